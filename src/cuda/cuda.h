@@ -62,8 +62,4 @@ bolide_status bolide__cuda_wait(const bolide__call *call);
 /* 1 if the call's stream is being captured. */
 int bolide__cuda_capturing(const bolide__call *call);
 
-/* Opens the driver and the device for a new context; closes it. */
-bolide_status bolide__cuda_device_open(int32_t index, struct bolide__cuda_device **out);
-void bolide__cuda_device_close(struct bolide__cuda_device *device);
-
 #endif
