@@ -13,6 +13,7 @@
 // The tables grow as entries are read, so their size is bounded by the file and not by its counts.
 #include "gguf.h"
 #include "gguf_internal.h"
+#include "list.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -233,21 +234,6 @@ static bool take_value(gguf_reader *r, gguf_value *value) {
 
 // ---- tables --------------------------------------------------------------------------------
 
-// Makes room for one entry more, doubling; `count` entries are in use.
-static bool grow(void **table, size_t count, size_t *capacity, size_t entry, llm_error *error) {
-    if (count < *capacity) {
-        return true;
-    }
-    size_t wanted = *capacity == 0 ? 64 : *capacity * 2;
-    void *moved = wanted > SIZE_MAX / entry ? NULL : realloc(*table, wanted * entry);
-    if (moved == NULL) {
-        return llm_fail(error, "out of memory for the table of the file's contents");
-    }
-    *table = moved;
-    *capacity = wanted;
-    return true;
-}
-
 static int compare_strings(gguf_string a, gguf_string b) {
     size_t n = a.length < b.length ? a.length : b.length;
     int order = n == 0 ? 0 : memcmp(a.data, b.data, n);
@@ -280,7 +266,7 @@ static bool read_values(gguf_file *file, gguf_reader *r, uint64_t count) {
     void *table = NULL;
     bool ok = true;
     for (uint64_t i = 0; ok && i < count; i++) {
-        ok = grow(&table, file->n_values, &capacity, sizeof *file->values, r->error);
+        ok = llm_grow(&table, file->n_values, 1, &capacity, sizeof *file->values, r->error);
         file->values = table;
         ok = ok && take_value(r, &file->values[file->n_values]);
         file->n_values += ok;
@@ -355,7 +341,7 @@ static bool read_tensors(gguf_file *file, gguf_reader *r, uint64_t count) {
     void *table = NULL;
     bool ok = true;
     for (uint64_t i = 0; ok && i < count; i++) {
-        ok = grow(&table, file->n_tensors, &capacity, sizeof *file->tensors, r->error);
+        ok = llm_grow(&table, file->n_tensors, 1, &capacity, sizeof *file->tensors, r->error);
         file->tensors = table;
         ok = ok && take_tensor(r, &file->tensors[file->n_tensors]);
         file->n_tensors += ok;
