@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The checks that rows imply, for every argument of every operator: scalars, then each tensor's
-// presence, device, rank, dtype and plain dimensions, then dimensions that are expressions, strides,
-// alignment and overlap. The order is fixed, so the first message is the same everywhere.
+// presence, device, rank, dtype and plain dimensions, then dimensions that are expressions,
+// strides, alignment and overlap. The order is fixed, so the first message is the same everywhere.
 
 #include "core/check.h"
 
@@ -182,8 +182,8 @@ static bolide_status check_scalar(bolide__call *call, const row_view *v, int siz
     case BOLIDE_KIND_INT_TUPLE: {
         const int64_t count = read_i64(v->field2);
         if (count < 0 || (count > 0 && !read_pointer(v->field)))
-            return BOLIDE_FAIL_ARG(call, r->name, "count", "0 or more integers",
-                                   "%lld at %p", (long long)count, read_pointer(v->field));
+            return BOLIDE_FAIL_ARG(call, r->name, "count", "0 or more integers", "%lld at %p",
+                                   (long long)count, read_pointer(v->field));
         if (count == 0 && !(r->flags & BOLIDE_OPTIONAL))
             return BOLIDE_FAIL_ARG(call, r->name, "count", "at least 1", "0");
         return BOLIDE_OK;
@@ -229,8 +229,8 @@ static bolide_status fail_rank(const bolide__call *call, const row_view *v,
 }
 
 static bool device_ok(const bolide__call *call, const bolide_param *r, bolide_device d) {
-    const bool host = d.type == BOLIDE_CPU || d.type == BOLIDE_CUDA_HOST ||
-                      d.type == BOLIDE_CUDA_MANAGED;
+    const bool host =
+        d.type == BOLIDE_CPU || d.type == BOLIDE_CUDA_HOST || d.type == BOLIDE_CUDA_MANAGED;
     const bolide_device want = call->ctx->device;
     const bool here = want.type == BOLIDE_CPU
                           ? host
@@ -313,12 +313,13 @@ static bool addressable(const bolide_tensor *t) {
 static bolide_status check_tensor(bolide__call *call, const row_view *v, const bolide_tensor *t) {
     const bolide_param *r = v->param;
     if (!device_ok(call, r, t->device))
-        return BOLIDE_FAIL_ARG(
-            call, r->name, "device",
-            r->flags & BOLIDE_HOST ? "host memory" : device_text(call->ctx->device), "%s",
-            device_text(t->device));
-    const bolide__form *f =
-        t->ndim < 0 || t->ndim > BOLIDE__MAX_NDIM ? NULL : bolide__row_form(call, v->index, t->ndim);
+        return BOLIDE_FAIL_ARG(call, r->name, "device",
+                               r->flags & BOLIDE_HOST ? "host memory"
+                                                      : device_text(call->ctx->device),
+                               "%s", device_text(t->device));
+    const bolide__form *f = t->ndim < 0 || t->ndim > BOLIDE__MAX_NDIM
+                                ? NULL
+                                : bolide__row_form(call, v->index, t->ndim);
     if (!f || f->ndim != t->ndim)
         return fail_rank(call, v, t);
     if (v->row->twin_row >= 0) {
@@ -326,8 +327,7 @@ static bolide_status check_tensor(bolide__call *call, const row_view *v, const b
         const bolide_tensor *other = read_pointer(twin.field);
         if (other && other->ndim != t->ndim)
             return BOLIDE_FAIL_ARG(call, r->name, "rank",
-                                   bolide__text("%d as %s has", (int)other->ndim,
-                                                twin.param->name),
+                                   bolide__text("%d as %s has", (int)other->ndim, twin.param->name),
                                    "%d", (int)t->ndim);
     }
     if (t->ndim > 0 && !t->shape)
@@ -375,10 +375,9 @@ static bolide_status check_strides(const bolide__call *call, const row_view *v,
     if (r->flags & BOLIDE_DENSE) {
         if (bolide__is_contiguous(t))
             return BOLIDE_OK;
-        return BOLIDE_FAIL_ARG(call, r->name, "strides", "a contiguous tensor", "shape %s, %s",
-                               shape_text(t),
-                               bolide__text("last stride %lld",
-                                            t->ndim ? (long long)t->strides[t->ndim - 1] : 0LL));
+        return BOLIDE_FAIL_ARG(
+            call, r->name, "strides", "a contiguous tensor", "shape %s, %s", shape_text(t),
+            bolide__text("last stride %lld", t->ndim ? (long long)t->strides[t->ndim - 1] : 0LL));
     }
     if (bolide__numel(t) == 0)
         return BOLIDE_OK;

@@ -28,9 +28,9 @@ static uint32_t parse_topics(const char *text) {
         const char *name;
         uint32_t bits;
     } topics[] = {
-        {"error", BOLIDE__LOG_ERROR},     {"call", BOLIDE__LOG_CALL},
+        {"error", BOLIDE__LOG_ERROR},       {"call", BOLIDE__LOG_CALL},
         {"dispatch", BOLIDE__LOG_DISPATCH}, {"compile", BOLIDE__LOG_COMPILE},
-        {"time", BOLIDE__LOG_TIME},       {"all", ~0u},
+        {"time", BOLIDE__LOG_TIME},         {"all", ~0u},
     };
     uint32_t bits = 0;
     while (text && *text) {

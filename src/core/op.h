@@ -25,8 +25,8 @@ typedef struct bolide__plan_dim {
 typedef struct bolide__entry {
     const bolide_param *rows;
     int32_t row_count;
-    uint32_t args_size;          /* 0: the operator has no such phase */
-    bolide__program *program;    /* the rows compiled at first use: the one mutable part */
+    uint32_t args_size;       /* 0: the operator has no such phase */
+    bolide__program *program; /* the rows compiled at first use: the one mutable part */
 } bolide__entry;
 
 /* One call on its way from the door to a kernel. */
@@ -86,18 +86,18 @@ struct bolide_op {
     { BOLIDE__FIELD(A, f), .kind = BOLIDE_KIND_OUT, .dims = dm, .dtypes = dt, .doc = __VA_ARGS__ }
 #define BOLIDE_INOUT(A, f, dm, dt, ...)                                                            \
     { BOLIDE__FIELD(A, f), .kind = BOLIDE_KIND_INOUT, .dims = dm, .dtypes = dt, .doc = __VA_ARGS__ }
-#define BOLIDE_F64_ROW(A, f, def, ...)                                                                 \
+#define BOLIDE_F64_ROW(A, f, def, ...)                                                             \
     { BOLIDE__FIELD(A, f), .kind = BOLIDE_KIND_F64, .f64 = def, .doc = __VA_ARGS__ }
-#define BOLIDE_I64_ROW(A, f, def, ...)                                                                 \
+#define BOLIDE_I64_ROW(A, f, def, ...)                                                             \
     { BOLIDE__FIELD(A, f), .kind = BOLIDE_KIND_I64, .i64 = def, .doc = __VA_ARGS__ }
 #define BOLIDE_BOOL_ROW(A, f, def, ...)                                                            \
     { BOLIDE__FIELD(A, f), .kind = BOLIDE_KIND_BOOL, .i64 = def, .doc = __VA_ARGS__ }
-#define BOLIDE_ENUM_ROW(A, f, names, def, ...)                                                         \
+#define BOLIDE_ENUM_ROW(A, f, names, def, ...)                                                     \
     {                                                                                              \
         BOLIDE__FIELD(A, f), .kind = BOLIDE_KIND_ENUM, .choices = names, .i64 = def,               \
                              .doc = __VA_ARGS__                                                    \
     }
-#define BOLIDE_DTYPE_ROW(A, f, set, def, ...)                                                          \
+#define BOLIDE_DTYPE_ROW(A, f, set, def, ...)                                                      \
     {                                                                                              \
         BOLIDE__FIELD(A, f), .kind = BOLIDE_KIND_DTYPE, .dtypes = set, .i64 = def,                 \
                              .doc = __VA_ARGS__                                                    \
@@ -114,12 +114,12 @@ struct bolide_op {
         .offset2 = offsetof(A, f), .dims = dm, .dtypes = dt, .i64 = def, .doc = __VA_ARGS__        \
     }
 /* A pointer in f and its length in f_count. */
-#define BOLIDE_TENSOR_LIST_ROW(A, f, dm, dt, ...)                                                      \
+#define BOLIDE_TENSOR_LIST_ROW(A, f, dm, dt, ...)                                                  \
     {                                                                                              \
         BOLIDE__FIELD(A, f), .kind = BOLIDE_KIND_TENSOR_LIST, .offset2 = offsetof(A, f##_count),   \
                              .dims = dm, .dtypes = dt, .doc = __VA_ARGS__                          \
     }
-#define BOLIDE_INT_TUPLE_ROW(A, f, ...)                                                                \
+#define BOLIDE_INT_TUPLE_ROW(A, f, ...)                                                            \
     {                                                                                              \
         BOLIDE__FIELD(A, f), .kind = BOLIDE_KIND_INT_TUPLE, .offset2 = offsetof(A, f##_count),     \
                              .doc = __VA_ARGS__                                                    \
@@ -138,7 +138,9 @@ struct bolide_op {
 #define BOLIDE_ENTRY(A, r)                                                                         \
     {                                                                                              \
         .rows = r, .row_count = (int32_t)(sizeof(r) / sizeof((r)[0])), .args_size = sizeof(A),     \
-        .program = &(bolide__program){0}                                                           \
+        .program = &(bolide__program) {                                                            \
+            0                                                                                      \
+        }                                                                                          \
     }
 
 /* ---- the door ----------------------------------------------------------------------------- */

@@ -130,8 +130,8 @@ static bolide_status check_workspace(const bolide__call *call) {
     static const bolide_workspace none = {0};
     const bolide_workspace *w = field_of_kind(call, BOLIDE_KIND_WORKSPACE, &name);
     w = w ? w : &none;
-    BOLIDE_TRY(check_part(call, name, "device_bytes", w->device, w->device_bytes,
-                          need.device_bytes));
+    BOLIDE_TRY(
+        check_part(call, name, "device_bytes", w->device, w->device_bytes, need.device_bytes));
     BOLIDE_TRY(check_part(call, name, "device_int_bytes", w->device_int, w->device_int_bytes,
                           need.device_int_bytes));
     return check_part(call, name, "pinned_bytes", w->pinned, w->pinned_bytes, need.pinned_bytes);
@@ -181,7 +181,8 @@ bolide_status bolide_run(const bolide_op *op, bolide_phase phase, const bolide_c
     BOLIDE_TRY(open_args(&call, args, &full));
     BOLIDE_TRY(find_plan(&call, &plan));
     BOLIDE_TRY(bolide__check_rows(&call, plan, 0));
-    bolide_status (*check)(const bolide__call *) = phase == BOLIDE_PLAN ? op->check_plan : op->check;
+    bolide_status (*check)(const bolide__call *) =
+        phase == BOLIDE_PLAN ? op->check_plan : op->check;
     if (check)
         BOLIDE_TRY(check(&call));
     BOLIDE_TRY(check_workspace(&call));
@@ -266,8 +267,7 @@ bolide_status bolide_op_output(const bolide_op *op, bolide_phase phase, int64_t 
     const bolide_param *r = bolide_op_param(op, phase, index);
     if (!r || !ndim || !shape || !dtype || r->kind != BOLIDE_KIND_OUT)
         return bolide__fail_arg(BOLIDE_NOT_FOUND, call.entry_name, "index", "row",
-                                "an output row and non-NULL results", "row %lld",
-                                (long long)index);
+                                "an output row and non-NULL results", "row %lld", (long long)index);
     BOLIDE_TRY(open_args(&call, args, &full));
     BOLIDE_TRY(find_plan(&call, &plan));
     bolide__bind_loosely(&call, plan);

@@ -411,8 +411,8 @@ const bolide_param *bolide_op_param(const bolide_op *op, bolide_phase phase, int
 bolide_status bolide_args_init(const char *entry, void *args, size_t size) {
     static const char name[] = "args_init";
     if (!entry || !args)
-        return bolide__fail_arg(BOLIDE_INVALID_ARGUMENT, name, entry ? "args" : "entry",
-                                "pointer", "not NULL", "NULL");
+        return bolide__fail_arg(BOLIDE_INVALID_ARGUMENT, name, entry ? "args" : "entry", "pointer",
+                                "not NULL", "NULL");
     for (int64_t i = 0; i < bolide__op_count; i++) {
         const bolide_op *op = bolide__ops[i];
         const size_t n = strlen(op->name);

@@ -23,8 +23,8 @@ enum {
 
 /* One word of a dimension string. */
 typedef struct bolide__word {
-    uint8_t kind; /* bolide__word_kind */
-    uint8_t slot; /* NAME */
+    uint8_t kind;  /* bolide__word_kind */
+    uint8_t slot;  /* NAME */
     uint16_t code; /* EXPR: start in the postfix code */
     int64_t value; /* CONST */
 } bolide__word;
@@ -46,7 +46,7 @@ typedef struct bolide__row {
     int16_t like_row;   /* row whose dtype this one takes; −1: none */
     int16_t like_slot;  /* or slot of a dtype held by the plan; −1: none */
     int16_t alias_row;  /* input row whose memory it may share; −1: none */
-    int16_t twin_row;   /* earlier row with the same several forms: both take the same; −1: none */
+    int16_t twin_row; /* earlier row with the same several forms: both take the same; −1: none */
     uint8_t has_expr;
 } bolide__row;
 

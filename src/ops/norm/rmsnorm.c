@@ -12,8 +12,7 @@
 static const bolide_param rmsnorm_rows[] = {
     BOLIDE_IN(A, input, "n d | n h d", BOLIDE_F16 | BOLIDE_BF16 | BOLIDE_F32, "rows"),
     BOLIDE_IN(A, weight, "d", BOLIDE_LIKE(input), "weight of each column"),
-    BOLIDE_OUT(A, out, "n d | n h d", BOLIDE_LIKE(input), "result; may be input",
-               .alias = "input"),
+    BOLIDE_OUT(A, out, "n d | n h d", BOLIDE_LIKE(input), "result; may be input", .alias = "input"),
     BOLIDE_F64_ROW(A, eps, 1e-6, "added to the mean square"),
 };
 #undef A
