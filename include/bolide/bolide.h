@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Everything public.
+
+#ifndef BOLIDE_BOLIDE_H
+#define BOLIDE_BOLIDE_H
+
+#include <bolide/core.h>
+#include <bolide/norm.h>
+
+#endif

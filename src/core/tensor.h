@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Small readers of bolide_tensor: data with its byte offset, strides that may be absent.
+
+#ifndef BOLIDE_CORE_TENSOR_H
+#define BOLIDE_CORE_TENSOR_H
+
+#include <bolide/core.h>
+#include <stdbool.h>
+
+static inline void *bolide__data(const bolide_tensor *t) {
+    return (char *)t->data + t->byte_offset;
+}
+
+/* Stride of dimension i in elements, computed from the shape when strides are NULL. */
+static inline int64_t bolide__stride(const bolide_tensor *t, int32_t i) {
+    if (t->strides)
+        return t->strides[i];
+    int64_t s = 1;
+    for (int32_t k = t->ndim - 1; k > i; k--)
+        s *= t->shape[k];
+    return s;
+}
+
+static inline int64_t bolide__numel(const bolide_tensor *t) {
+    int64_t n = 1;
+    for (int32_t i = 0; i < t->ndim; i++)
+        n *= t->shape[i];
+    return n;
+}
+
+/* Bit of a tensor's dtype (BOLIDE_F16 …). */
+static inline int64_t bolide__bit(const bolide_tensor *t) {
+    return bolide_dtype_bit(t->dtype);
+}
+
+/* Bytes of an element; 4-bit types count as one byte for two. */
+static inline int64_t bolide__elem_bytes(const bolide_tensor *t) {
+    return (t->dtype.bits + 7) / 8;
+}
+
+bool bolide__is_contiguous(const bolide_tensor *t);
+
+#endif

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What operators ask of the CUDA backend: describe a specialisation, launch it. The driver and
+// NVRTC are opened at run time; nothing here needs a toolkit header.
+//
+//     bolide__spec s = BOLIDE_SPEC("norm/rmsnorm.cu", "bolide_rmsnorm");
+//     bolide__spec_add(&s, "D", d);
+//     return bolide__cuda_launch(call, &s, &(bolide__grid){.x = n, .block = 256}, &p, sizeof p);
+
+#ifndef BOLIDE_CUDA_CUDA_H
+#define BOLIDE_CUDA_CUDA_H
+
+#include "core/op.h"
+
+enum { BOLIDE__SPEC_KEYS = 24 };
+
+/* A kernel file, a function in it, and the integer definitions that specialise it: the cache key.
+ * Names are string literals and are compared as pointers first. */
+typedef struct bolide__spec {
+    const char *source;   /* path below src/ops, or below src/cuda for shared kernels */
+    const char *function; /* extern "C" name */
+    int32_t count;
+    const char *key[BOLIDE__SPEC_KEYS];
+    int64_t value[BOLIDE__SPEC_KEYS];
+    const char *user_source; /* text of a custom variant, NULL: none */
+} bolide__spec;
+
+#define BOLIDE_SPEC(path, fn) ((bolide__spec){.source = (path), .function = (fn)})
+
+void bolide__spec_add(bolide__spec *s, const char *key, int64_t value);
+
+typedef struct bolide__grid {
+    int64_t x, y, z;   /* blocks; 0 in y or z counts as 1; an x of 0 launches nothing */
+    int32_t block;     /* threads a block */
+    int32_t shared;    /* dynamic shared memory, bytes */
+    int32_t cluster;   /* blocks of x in a cluster; 0 or 1: none */
+    int32_t dependent; /* 1: programmatic dependent launch behind the previous kernel */
+} bolide__grid;
+
+/* Looks the kernel up or compiles it, then launches it on call->stream with params as its single
+ * by-value argument. */
+bolide_status bolide__cuda_launch(const bolide__call *call, const bolide__spec *s,
+                                  const bolide__grid *g, const void *params, size_t params_bytes);
+
+/* Numbers of the call's device, read once per context. */
+typedef struct bolide__cuda_limits {
+    int32_t arch; /* 90 for compute capability 9.0 */
+    int32_t sm_count;
+    int32_t shared_optin; /* bytes a block may opt in to */
+    int32_t shared_sm;    /* bytes of one multiprocessor */
+    int64_t l2_bytes;
+} bolide__cuda_limits;
+
+const bolide__cuda_limits *bolide__cuda_limits_of(const bolide_context *ctx);
+
+/* Asynchronous copies and a wait on the call's stream, for plans. */
+bolide_status bolide__cuda_copy_to_device(const bolide__call *call, void *device, const void *host,
+                                          int64_t bytes);
+bolide_status bolide__cuda_copy_to_host(const bolide__call *call, void *host, const void *device,
+                                        int64_t bytes);
+bolide_status bolide__cuda_wait(const bolide__call *call);
+/* 1 if the call's stream is being captured. */
+int bolide__cuda_capturing(const bolide__call *call);
+
+#endif

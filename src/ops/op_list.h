@@ -1,0 +1,1 @@
+BOLIDE_OP(rmsnorm)
