@@ -6,8 +6,9 @@
 JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
 T ?= 60
+MAKEFLAGS += --no-print-directory
 SETUP := tools/setup.sh
-BUILD_NEEDS := compiler c++ cmake pkg-config
+BUILD_NEEDS := compiler c++ cmake pkg-config python3
 
 # $(call build,PRESET,FOLDER): configures once, then builds.
 build = { test -f $(2)/Makefile || cmake --preset $(1); } && cmake --build $(2) --parallel $(JOBS)
@@ -41,7 +42,7 @@ clang-build: ## build all with clang, warnings are errors
 	@$(call build,clang,build/clang)
 
 check: format-check lint test gate ## before a commit: format, lint, tests with gcc and clang
-	@$(MAKE) --no-print-directory clang-build
+	@$(MAKE) clang-build
 	@tests/run.sh build/clang $(CTEST)
 
 lint: all ## clang-tidy, and shellcheck where it is installed

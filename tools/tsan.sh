@@ -7,7 +7,10 @@
 # work; address space randomisation is then turned off for the command.
 
 set -u
-archer=$(clang -print-file-name=libarcher.so)
+resources=$(clang -print-resource-dir)
+for archer in "$(clang -print-file-name=libarcher.so)" "${resources%/lib/clang/*}/lib/libarcher.so"; do
+    [ ! -f "$archer" ] || break
+done
 scratch=$(mktemp -d) || exit 1
 trap 'rm -rf "$scratch"' EXIT
 echo 'int main(void) { return 0; }' >"$scratch/probe.c"

@@ -200,16 +200,32 @@ static bolide_status check_scalar(bolide__call *call, const row_view *v, int siz
 
 /* ---- one tensor --------------------------------------------------------------------------- */
 
-const bolide__form *bolide__row_form(const bolide__call *call, int index, int32_t ndim) {
+/* Whether the numbers and the names bound so far agree with the shape. */
+static bool agrees(const bolide__call *call, const bolide__form *f, const bolide_tensor *t) {
+    for (int i = 0; i < f->ndim; i++) {
+        const bolide__word *w = &call->program->words[f->first + i];
+        const int64_t want = w->kind == BOLIDE__CONST  ? w->value
+                             : w->kind == BOLIDE__NAME ? call->dims[w->slot]
+                                                       : INT64_MIN;
+        if (want != INT64_MIN && want != t->shape[i])
+            return false;
+    }
+    return true;
+}
+
+const bolide__form *bolide__row_form(const bolide__call *call, int index, const bolide_tensor *t) {
     const bolide__program *p = call->program;
     const bolide__row *row = &p->rows[index];
+    const bolide__form *near = NULL;
     for (int i = 0; i < row->form_count; i++) {
         const bolide__form *f = &p->forms[row->first_form + i];
-        if (f->choice >= 0 ? call->dims[row->choice_slot] == f->choice
-                           : ndim < 0 || f->ndim == ndim)
+        if (f->choice >= 0 ? call->dims[row->choice_slot] != f->choice : f->ndim != t->ndim)
+            continue;
+        if (f->choice >= 0 || agrees(call, f, t))
             return f;
+        near = f;
     }
-    return NULL;
+    return near;
 }
 
 static bolide_status fail_rank(const bolide__call *call, const row_view *v,
@@ -217,10 +233,10 @@ static bolide_status fail_rank(const bolide__call *call, const row_view *v,
     char buffer[120];
     int n = 0;
     const bolide__program *p = call->program;
-    const bolide__form *chosen = bolide__row_form(call, v->index, -1);
     for (int i = 0; i < v->row->form_count && n < 100; i++) {
         const bolide__form *f = &p->forms[v->row->first_form + i];
-        if (f->choice >= 0 && f != chosen)
+        if (f->choice >= 0 ? f->choice != call->dims[v->row->choice_slot]
+                           : i > 0 && f->ndim == f[-1].ndim)
             continue;
         n += snprintf(buffer + n, sizeof buffer - (size_t)n, "%s%d", n ? " or " : "", f->ndim);
     }
@@ -278,12 +294,13 @@ static bolide_status check_shape(bolide__call *call, const row_view *v, const bo
         int64_t want = got;
         if (w->kind == BOLIDE__CONST)
             want = w->value;
-        else if (w->kind == BOLIDE__NAME && call->dims[w->slot] == INT64_MIN)
-            call->dims[w->slot] = got;
-        else if (w->kind == BOLIDE__NAME)
+        if (w->kind == BOLIDE__NAME || (w->kind == BOLIDE__EXPR && expressions))
+            bolide__solve(p, call->dims, w, got);
+        if (w->kind == BOLIDE__NAME)
             want = call->dims[w->slot];
         else if (w->kind == BOLIDE__EXPR && expressions)
             want = bolide__eval(p, call->dims, w->code);
+        want = want == INT64_MIN ? got : want; /* a name that nothing binds constrains nothing */
         if (want != got || got < 0)
             return BOLIDE_FAIL_ARG(call, v->param->name, "shape", form_text(call, f), "%s",
                                    shape_text(t));
@@ -317,9 +334,8 @@ static bolide_status check_tensor(bolide__call *call, const row_view *v, const b
                                r->flags & BOLIDE_HOST ? "host memory"
                                                       : device_text(call->ctx->device),
                                "%s", device_text(t->device));
-    const bolide__form *f = t->ndim < 0 || t->ndim > BOLIDE__MAX_NDIM
-                                ? NULL
-                                : bolide__row_form(call, v->index, t->ndim);
+    const bolide__form *f =
+        t->ndim < 0 || t->ndim > BOLIDE__MAX_NDIM ? NULL : bolide__row_form(call, v->index, t);
     if (!f || f->ndim != t->ndim)
         return fail_rank(call, v, t);
     if (v->row->twin_row >= 0) {
@@ -330,8 +346,6 @@ static bolide_status check_tensor(bolide__call *call, const row_view *v, const b
                                    bolide__text("%d as %s has", (int)other->ndim, twin.param->name),
                                    "%d", (int)t->ndim);
     }
-    if (t->ndim > 0 && !t->shape)
-        return BOLIDE_FAIL_ARG(call, r->name, "shape", "not NULL", "NULL");
     BOLIDE_TRY(check_dtype(call, v, t));
     BOLIDE_TRY(check_shape(call, v, t, f, false));
     if (!addressable(t))
@@ -485,7 +499,7 @@ static bolide_status check_list(bolide__call *call, const row_view *v) {
             return BOLIDE_FAIL_ARG(call, r->name, "pointer", "not NULL", "NULL in element %lld",
                                    (long long)i);
         BOLIDE_TRY(check_tensor(call, v, list[i]));
-        const bolide__form *f = bolide__row_form(call, v->index, list[i]->ndim);
+        const bolide__form *f = bolide__row_form(call, v->index, list[i]);
         BOLIDE_TRY(check_shape(call, v, list[i], f, true));
         BOLIDE_TRY(check_strides(call, v, list[i]));
         BOLIDE_TRY(check_data(call, v, list[i]));
@@ -507,7 +521,7 @@ static void begin_dims(bolide__call *call, const void *plan) {
 static bolide_status check_memory(bolide__call *call, const row_view *v, const bolide_tensor *t,
                                   int sizes_only) {
     if (v->row->has_expr) {
-        const bolide__form *f = bolide__row_form(call, v->index, t->ndim);
+        const bolide__form *f = bolide__row_form(call, v->index, t);
         BOLIDE_TRY(check_shape(call, v, t, f, true));
     }
     BOLIDE_TRY(check_strides(call, v, t));
@@ -550,7 +564,7 @@ bolide_status bolide__check_rows(bolide__call *call, const void *plan, int sizes
 void bolide__bind_loosely(bolide__call *call, const void *plan) {
     const int n = row_count(call);
     begin_dims(call, plan);
-    for (int pass = 0; pass < 2; pass++) {
+    for (int pass = 0; pass < 3; pass++) {
         for (int i = 0; i < n; i++) {
             const row_view v = view(call, i);
             if (pass == 0 && v.row->own_slot >= 0)
@@ -560,11 +574,11 @@ void bolide__bind_loosely(bolide__call *call, const void *plan) {
             const bolide_tensor *t = read_pointer(v.field);
             if (!t || !t->shape || t->ndim < 0 || t->ndim > BOLIDE__MAX_NDIM)
                 continue;
-            const bolide__form *f = bolide__row_form(call, i, t->ndim);
+            const bolide__form *f = bolide__row_form(call, i, t);
             for (int k = 0; f && f->ndim == t->ndim && k < f->ndim; k++) {
                 const bolide__word *w = &call->program->words[f->first + k];
-                if (w->kind == BOLIDE__NAME && call->dims[w->slot] == INT64_MIN)
-                    call->dims[w->slot] = t->shape[k];
+                if (pass == (w->kind == BOLIDE__NAME ? 1 : 2))
+                    bolide__solve(call->program, call->dims, w, t->shape[k]);
             }
         }
     }

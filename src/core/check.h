@@ -14,8 +14,8 @@ bolide_status bolide__check_rows(bolide__call *call, const void *plan, int sizes
 /* Binds names from whatever tensors are present, without any complaint but about a bad rank. */
 void bolide__bind_loosely(bolide__call *call, const void *plan);
 
-/* The form of a row that fits: by the choosing enum, else by the number of dimensions. NULL: none
- * does. */
-const bolide__form *bolide__row_form(const bolide__call *call, int row, int32_t ndim);
+/* The form of a row for a tensor: the one that the choosing enum names, else the first with as many
+ * dimensions whose numbers and bound names agree, else one with as many dimensions. NULL: none. */
+const bolide__form *bolide__row_form(const bolide__call *call, int row, const bolide_tensor *t);
 
 #endif

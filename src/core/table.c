@@ -279,7 +279,9 @@ static void compile_row(parser *ps, const bolide__entry *e, int i) {
     if (r->alias && row->alias_row < 0)
         broken(ps, "alias names no row");
     row->twin_row = -1;
-    for (int k = i - 1; k >= 0 && row->form_count > 1; k--) {
+    const int plain =
+        r->kind == BOLIDE_KIND_IN || r->kind == BOLIDE_KIND_OUT || r->kind == BOLIDE_KIND_INOUT;
+    for (int k = i - 1; k >= 0 && plain && row->form_count > 1; k--) {
         if (e->rows[k].dims && strcmp(e->rows[k].dims, r->dims) == 0)
             row->twin_row = (int16_t)k;
     }
@@ -356,9 +358,26 @@ int64_t bolide__eval(const bolide__program *p, const int64_t *dims, int32_t code
         }
         const int64_t b = stack[--top];
         if (!apply(i->op, stack[top - 1], b, &stack[top - 1]))
-            return INT64_MIN;
+            return -1;
     }
     return stack[0];
+}
+
+void bolide__solve(const bolide__program *p, int64_t *dims, const bolide__word *w, int64_t value) {
+    if (w->kind == BOLIDE__NAME && dims[w->slot] == INT64_MIN)
+        dims[w->slot] = value;
+    if (w->kind != BOLIDE__EXPR)
+        return;
+    const bolide__instr *i = &p->code[w->code];
+    if (i[0].op != 'n' || i[1].op != 'k' || i[3].op != 0 || dims[i[0].slot] != INT64_MIN)
+        return;
+    const int64_t k = i[1].value;
+    const int64_t x = i[2].op == '+'                              ? value - k
+                      : i[2].op == '-'                            ? value + k
+                      : i[2].op == '*' && k > 0 && value % k == 0 ? value / k
+                                                                  : -1;
+    if (x >= 0)
+        dims[i[0].slot] = x;
 }
 
 /* ---- reflection --------------------------------------------------------------------------- */

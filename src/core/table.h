@@ -24,7 +24,7 @@ enum {
 /* One word of a dimension string. */
 typedef struct bolide__word {
     uint8_t kind;  /* bolide__word_kind */
-    uint8_t slot;  /* NAME */
+    uint8_t slot;  /* NAME; or the name of an EXPR that can be solved for it */
     uint16_t code; /* EXPR: start in the postfix code */
     int64_t value; /* CONST */
 } bolide__word;
@@ -81,8 +81,12 @@ const bolide__program *bolide__program_of(const bolide_op *op, bolide_phase phas
 /* Slot of a name of the given length; −1: unknown. */
 int bolide__slot(const bolide__program *p, const char *text, int32_t length);
 
-/* Value of the expression at code with the names bound so far; INT64_MIN if one is unbound or a
- * division is by zero. */
+/* Value of the expression at code with the names bound so far: INT64_MIN if one is unbound, −1 if
+ * it overflows or divides by zero, which no dimension equals. */
 int64_t bolide__eval(const bolide__program *p, const int64_t *dims, int32_t code);
+
+/* Binds the one name of a word "name", "name+k", "name-k" or "name*k" so that the word has the
+ * given value, if the name is unbound and such a value of at least 0 exists. */
+void bolide__solve(const bolide__program *p, int64_t *dims, const bolide__word *w, int64_t value);
 
 #endif
