@@ -65,7 +65,7 @@ bench: all ## time every problem on the CPU; PEERS=1 against torch as well
 	@python3 bench/compare.py $(if $(PEERS),,--ours)
 
 bench-gpu: all ## time every problem on the GPU
-	@python3 bench/compare.py --ours --device cuda
+	@python3 bench/compare.py --ours --backend cuda
 
 fuzz: ## fuzz for T seconds in all; inputs are kept in .cache/fuzz
 	@$(SETUP) $(BUILD_NEEDS) fuzzer

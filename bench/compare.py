@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Times problems with `bolide bench`, and the same work in torch on the CPU, in one run.
 
-    bench/compare.py [--ours] [--device cpu|cuda] [--threads N] [--rounds N] [FILE|PROBLEM]...
+    bench/compare.py [--ours] [--backend cpu|cuda] [--threads N] [--rounds N] [FILE|PROBLEM]...
 
 Without a file or problem, every file in bench/problems is taken. Ours and theirs alternate, and
 medians over the rounds are kept. A peer is whichever of torch's forms is fastest: f32 or bf16,
@@ -43,29 +43,27 @@ def read_problems(words):
     return list(dict.fromkeys(problems))
 
 
-def tool(*words, threads=0):
-    environment = dict(os.environ)
-    if threads:
-        environment["OMP_NUM_THREADS"] = str(threads)
-    done = subprocess.run([TOOL, *words], env=environment, stdout=subprocess.PIPE, text=True)
+def tool(*words):
+    """What the tool prints, one JSON object a line."""
+    done = subprocess.run([TOOL, *words], stdout=subprocess.PIPE, text=True)
     if done.returncode:
         sys.exit(f"compare: {TOOL.name} {' '.join(words)} ended with {done.returncode}")
-    return done.stdout
+    return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 def measure_ours(problem, options):
     """One line of `bolide bench --json` for one problem."""
-    words = ["bench", "--json", "--device", options.device, problem]
-    lines = tool(*words, threads=options.threads).splitlines()
+    words = ["bench", *problem.split(), "--json", "--backend", options.backend]
+    lines = tool(*words, *(["--threads", str(options.threads)] if options.threads else []))
     if len(lines) != 1:
-        sys.exit(f"compare: {problem}: a problem in a file must not have lists")
-    return json.loads(lines[0])
+        sys.exit(f"compare: {problem}: lists are not taken here; write a line for each problem")
+    return lines[0]
 
 
 def measure(problem, options):
     """Alternates ours and theirs; returns the line to keep."""
     calls = {}
-    if not options.ours and options.device == "cpu":
+    if not options.ours and options.backend == "cpu":
         import peers
 
         calls = peers.calls(problem, options.threads)
@@ -116,7 +114,7 @@ def keep(line, family):
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--ours", action="store_true", help="time no peers")
-    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
+    parser.add_argument("--backend", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--threads", type=int, default=0, help="0: as many as a call would take")
     parser.add_argument("--rounds", type=int, default=0, help="default: 5 with peers, else 1")
     parser.add_argument("problem", nargs="*", metavar="FILE|PROBLEM")
@@ -128,10 +126,10 @@ def arguments():
 def main():
     options = arguments()
     python = ENVIRONMENT / "bin/python"
-    if not options.ours and options.device == "cpu" and sys.prefix != str(ENVIRONMENT):
+    if not options.ours and options.backend == "cpu" and sys.prefix != str(ENVIRONMENT):
         subprocess.run([ROOT / "tools/venv.sh", ENVIRONMENT, *PACKAGES], check=True)
         os.execv(python, [python, __file__, *sys.argv[1:]])
-    families = {op["name"]: op["family"] for op in json.loads(tool("ops", "--json"))}
+    families = {op["name"]: op["family"] for op in tool("ops", "--json")}
     for problem in read_problems(options.problem):
         line = measure(problem, options)
         keep(line, families[problem.split()[0]])
