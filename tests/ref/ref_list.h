@@ -1,2 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 REF_OP(rmsnorm)
+REF_OP(get_seq_lens)
+REF_OP(get_batch_indices_positions)
+REF_OP(append_paged_kv_cache)
+REF_OP(append_paged_mla_kv_cache)
+REF_OP(concat_mla_k)
+REF_OP(apply_rope)
+REF_OP(apply_rope_pos_ids)
+REF_OP(apply_llama31_rope)
+REF_OP(apply_llama31_rope_pos_ids)
+REF_OP(apply_rope_with_cos_sin_cache)
