@@ -12,6 +12,8 @@
 extern "C" {
 #endif
 
+/* ---- RMS norm ------------------------------------------------------------------------------ */
+
 /* out[i, :] = input[i, :] / sqrt(mean(input[i, :]^2) + eps) * weight
  *
  * Root mean square layer normalisation (Zhang and Sennrich, arXiv:1910.07467, equation 4). With
@@ -28,6 +30,14 @@ typedef struct bolide_rmsnorm_args {
 BOLIDE_API BOLIDE_MUST_USE bolide_status bolide_rmsnorm(const bolide_context *ctx,
                                                         const bolide_rmsnorm_args *args,
                                                         bolide_stream stream);
+
+/* rmsnorm with 1 + weight in the place of weight, as the Gemma models store it. The sum 1 + weight
+ * is formed in f32. */
+typedef bolide_rmsnorm_args bolide_gemma_rmsnorm_args;
+
+BOLIDE_API BOLIDE_MUST_USE bolide_status bolide_gemma_rmsnorm(const bolide_context *ctx,
+                                                              const bolide_gemma_rmsnorm_args *args,
+                                                              bolide_stream stream);
 
 #ifdef __cplusplus
 }

@@ -282,6 +282,20 @@ BOLIDE_INLINE void store16_n(void *p, int64_t dtype, f32x16 a, int64_t n) {
         break;
     }
 }
+/* The lanes of elements i … i+15 of a row of which `left` are left from i on: behind the end
+ * nothing is read and lanes are 0, nothing is written. With a constant left of 16 or more this is
+ * one plain load or store, so a loop over full groups and a call for the rest share their body. */
+BOLIDE_INLINE f32x16 lanes_load(const void *row, int64_t dtype, int64_t i, int64_t left) {
+    const void *p = dtype_at(row, dtype, i);
+    return left >= BOLIDE_LANES ? load16(p, dtype) : load16_n(p, dtype, left);
+}
+BOLIDE_INLINE void lanes_store(void *row, int64_t dtype, int64_t i, int64_t left, f32x16 a) {
+    void *p = dtype_at_mut(row, dtype, i);
+    if (left >= BOLIDE_LANES)
+        store16(p, dtype, a);
+    else
+        store16_n(p, dtype, a, left);
+}
 /* What a value becomes when it is stored as dtype and loaded again. */
 BOLIDE_INLINE f32x16 f32_through(f32x16 a, int64_t dtype) {
     if (dtype == BOLIDE_F32)

@@ -1,4 +1,5 @@
 BOLIDE_OP(rmsnorm)
+BOLIDE_OP(gemma_rmsnorm)
 BOLIDE_OP(get_seq_lens)
 BOLIDE_OP(get_batch_indices_positions)
 BOLIDE_OP(append_paged_kv_cache)
