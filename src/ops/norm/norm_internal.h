@@ -29,14 +29,29 @@ typedef struct bolide__rmsnorm_params {
     int64_t h, d;
     float eps;
     float weight_bias; /* 1 for Gemma; else -0, which changes nothing, not even a sign */
+
+    bolide__scalar in_scale, out_scale;
+    int32_t out_divides; /* 1: by out_scale; 0: times out_scale */
+    int32_t out_bounded; /* 1: held in the finite range of out's dtype, as f8 always is */
+
+    bolide__rows normed; /* [n, d]: out before it is quantised in blocks; may be input */
+    float *block_scale;  /* [d/128, n] */
+    int64_t block_scale_b, block_scale_n; /* its strides */
 } bolide__rmsnorm_params;
+
+/* Block quantisation: values of a row that share a scale, and the least magnitude that is scaled
+ * to the largest code. */
+#define BOLIDE__QUANT_BLOCK 128
+#define BOLIDE__QUANT_FLOOR 1e-4f
 
 #ifndef __CUDACC_RTC__
 static inline bolide__rmsnorm_params bolide__rmsnorm_fill(const bolide_tensor *input,
+                                                          const bolide_tensor *residual,
                                                           const bolide_tensor *weight,
                                                           const bolide_tensor *out, double eps) {
     const int64_t h = bolide__rows_heads(input);
     return (bolide__rmsnorm_params){.input = bolide__rows_of(input),
+                                    .residual = bolide__rows_of(residual),
                                     .out = bolide__rows_of(out),
                                     .weight = bolide__data(weight),
                                     .weight_dtype = bolide__bit(weight),
@@ -44,11 +59,20 @@ static inline bolide__rmsnorm_params bolide__rmsnorm_fill(const bolide_tensor *i
                                     .h = h,
                                     .d = weight->shape[0],
                                     .eps = (float)eps,
-                                    .weight_bias = -0.0f};
+                                    .weight_bias = -0.0f,
+                                    .in_scale.number = 1.0f,
+                                    .out_scale.number = 1.0f};
 }
 
-/* arg is a bolide__rmsnorm_params; items are rows. */
-BOLIDE_CPU_KERNEL(rmsnorm_rows, (void *arg, int64_t begin, int64_t end, int worker));
+/* arg is a bolide__rmsnorm_params; items are rows. The first two take one dtype for all tensors,
+ * the third no residual, the fourth any dtypes; the last has fused_add's tensors and its own. */
+#define ROWS (void *arg, int64_t begin, int64_t end, int worker)
+BOLIDE_CPU_KERNEL(rmsnorm_rows, ROWS);
+BOLIDE_CPU_KERNEL(fused_add_rmsnorm_rows, ROWS);
+BOLIDE_CPU_KERNEL(rmsnorm_silu_rows, ROWS);
+BOLIDE_CPU_KERNEL(rmsnorm_scaled_rows, ROWS);
+BOLIDE_CPU_KERNEL(rmsnorm_block_quant_rows, ROWS);
+#undef ROWS
 #endif
 
 #endif

@@ -20,7 +20,7 @@ static const bolide_param rmsnorm_rows[] = {
 
 static bolide__rmsnorm_params fill(const bolide__call *call, int gemma) {
     const bolide_rmsnorm_args *a = call->args;
-    bolide__rmsnorm_params p = bolide__rmsnorm_fill(a->input, a->weight, a->out, a->eps);
+    bolide__rmsnorm_params p = bolide__rmsnorm_fill(a->input, NULL, a->weight, a->out, a->eps);
     if (gemma)
         p.weight_bias = 1.0f;
     return p;
