@@ -287,30 +287,27 @@ static const gguf_tensor *tensor(const gguf_file *file, const char *name, size_t
     return t;
 }
 
+// A tensor of one block.
+static const gguf_tensor *part(const reference *r, size_t index, const char *name, size_t columns,
+                               size_t rows, bool *ok, llm_error *error) {
+    char full[64];
+    snprintf(full, sizeof full, "blk.%zu.%s.weight", index, name);
+    return tensor(r->file, full, columns, rows, ok, error);
+}
+
 static bool load_block(reference *r, size_t index, llm_error *error) {
     block *b = &r->blocks[index];
     size_t kv = r->h_kv * r->d, q = r->h_q * r->d;
-    const struct {
-        const char *name;
-        size_t columns, rows;
-        const gguf_tensor **tensor;
-    } parts[] = {
-        {"attn_norm", r->width, 1, &b->attn_norm},
-        {"attn_q", r->width, q, &b->q},
-        {"attn_k", r->width, kv, &b->k},
-        {"attn_v", r->width, kv, &b->v},
-        {"attn_output", q, r->width, &b->o},
-        {"ffn_norm", r->width, 1, &b->ffn_norm},
-        {"ffn_gate", r->width, r->hidden, &b->gate},
-        {"ffn_up", r->width, r->hidden, &b->up},
-        {"ffn_down", r->hidden, r->width, &b->down},
-    };
     bool ok = true;
-    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
-        char name[64];
-        snprintf(name, sizeof name, "blk.%zu.%s.weight", index, parts[i].name);
-        *parts[i].tensor = tensor(r->file, name, parts[i].columns, parts[i].rows, &ok, error);
-    }
+    b->attn_norm = part(r, index, "attn_norm", r->width, 1, &ok, error);
+    b->q = part(r, index, "attn_q", r->width, q, &ok, error);
+    b->k = part(r, index, "attn_k", r->width, kv, &ok, error);
+    b->v = part(r, index, "attn_v", r->width, kv, &ok, error);
+    b->o = part(r, index, "attn_output", q, r->width, &ok, error);
+    b->ffn_norm = part(r, index, "ffn_norm", r->width, 1, &ok, error);
+    b->gate = part(r, index, "ffn_gate", r->width, r->hidden, &ok, error);
+    b->up = part(r, index, "ffn_up", r->width, r->hidden, &ok, error);
+    b->down = part(r, index, "ffn_down", r->hidden, r->width, &ok, error);
     b->keys = calloc(r->max_tokens * kv, sizeof(double));
     b->values = calloc(r->max_tokens * kv, sizeof(double));
     return ok && ((b->keys != NULL && b->values != NULL) || llm_fail(error, "out of memory"));
@@ -339,8 +336,8 @@ static bool load(reference *r, llm_error *error) {
     r->output = r->output != NULL ? r->output : r->embedding;
     r->blocks = calloc(r->n_blocks, sizeof *r->blocks);
     r->row = calloc(r->width > r->hidden ? r->width : r->hidden, sizeof(double));
-    if (ok && (r->blocks == NULL || r->row == NULL)) {
-        ok = llm_fail(error, "out of memory");
+    if (r->blocks == NULL || r->row == NULL) {
+        return llm_fail(error, "out of memory");
     }
     for (size_t i = 0; ok && i < r->n_blocks; i++) {
         ok = load_block(r, i, error);
