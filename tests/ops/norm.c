@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Cases of the RMS norms.
+// Cases of the norm family.
 
 #include "ops_test.h"
 
@@ -118,3 +118,68 @@ static const char *const rms_norm_add_residual_cases[] = {
     "rms_norm_add_residual n=3 d=64 x=bf16 residual.values=mix x_out=f8_e4m3fn",
 };
 BOLIDE_TEST(rms_norm_add_residual, rms_norm_add_residual_cases);
+
+/* ---- layer norms ---------------------------------------------------------------------------- */
+
+static const char *const layernorm_cases[] = {
+    "layernorm n=1,7,64 d=1,8,64,100,1023,4096 input=f16,bf16,f32",
+    "layernorm n=5 h=1,3 d=64,80 input=f16,bf16,f32",
+    "layernorm n=0,3 d=0,64",
+    "layernorm n=3 d=128,130 input=bf16,f32 input.pad=8 out=input",
+    "layernorm n=9 h=4 d=96 input=f16 input.pad=5 out.pad=3 gemma.offset=1 out.offset=2",
+    "layernorm n=9 h=4 d=96 input.order=1:0:2 out.order=1:0:2",
+    "layernorm n=20 d=300 input=f16,bf16,f32 input.values=nan,inf,mix,zero,tiny",
+    "layernorm n=20 d=300 gemma.values=mix beta.values=mix",
+    "layernorm n=3 d=8192,16384 eps=0,1e-5,0.5",
+    "layernorm eps=nan expect=invalid_argument:eps",
+    "layernorm gemma=f16 expect=invalid_argument:gemma",
+};
+BOLIDE_TEST(layernorm, layernorm_cases);
+
+static const char *const layernorm_quant_cases[] = {
+    "layernorm_quant n=1,7 d=1,64,100,3584 input=f16,bf16,f32 out=f8_e4m3fn,f8_e5m2",
+    "layernorm_quant n=5 h=3 d=80 input=f16,f32 scale=0.5,0.001,tensor input.pad=8 out.pad=3",
+    "layernorm_quant n=0,3 d=0,64",
+    "layernorm_quant n=20 d=300 input=bf16 input.values=nan,inf,mix,zero out=f8_e4m3fn,f8_e5m2",
+    "layernorm_quant n=2 d=16384 input=f16",
+};
+BOLIDE_TEST(layernorm_quant, layernorm_quant_cases);
+
+static const char *const gamma_beta_cases[] = {
+    "fused_dit_gate_residual_layernorm_gamma_beta d=1,64,100,3072 input=f16,bf16,f32",
+    "fused_dit_gate_residual_layernorm_gamma_beta input=bf16 d=80 gate_bias=given "
+    "gate_bias.form=0,1 input_global_scaling_factor=0.5,tensor",
+    /* gate as one of six parts of [b, s, 6, d] */
+    "fused_dit_gate_residual_layernorm_gamma_beta input=bf16 d=64 gate.stride=384 gate.offset=128",
+    "fused_dit_gate_residual_layernorm_gamma_beta d=70 residual_out=residual norm_out=input",
+    "fused_dit_gate_residual_layernorm_gamma_beta b=0,2 s=0,3 d=0,64",
+    "fused_dit_gate_residual_layernorm_gamma_beta d=200 input=bf16 gate.values=mix",
+    "fused_dit_gate_residual_layernorm_gamma_beta d=200 input=f32 residual.values=mix,nan,inf",
+    "fused_dit_gate_residual_layernorm_gamma_beta d=16384 input=f16 epsilon=1e-3",
+};
+BOLIDE_TEST(fused_dit_gate_residual_layernorm_gamma_beta, gamma_beta_cases);
+
+static const char *const gate_scale_shift_cases[] = {
+    "fused_dit_gate_residual_layernorm_scale_shift d=1,64,100,3072 input=f16,bf16,f32",
+    "fused_dit_gate_residual_layernorm_scale_shift input=bf16 d=80 gate_bias=given,none "
+    "scale_bias=given,none shift_bias=given,none",
+    "fused_dit_gate_residual_layernorm_scale_shift input=f16 d=80 scale_bias=given "
+    "shift_bias=given scale_bias.form=1 shift_bias.form=1 scale.pad=3 shift.order=1:0:2",
+    "fused_dit_gate_residual_layernorm_scale_shift d=70 residual_out=residual norm_out=input "
+    "input_global_scaling_factor=2,tensor",
+    "fused_dit_gate_residual_layernorm_scale_shift b=0,2 s=0,3 d=0,64",
+    "fused_dit_gate_residual_layernorm_scale_shift d=200 input=bf16 scale.values=mix",
+};
+BOLIDE_TEST(fused_dit_gate_residual_layernorm_scale_shift, gate_scale_shift_cases);
+
+static const char *const scale_shift_cases[] = {
+    "fused_dit_residual_layernorm_scale_shift d=1,64,100,3072 input=f16,bf16,f32 "
+    "residual=given,none",
+    "fused_dit_residual_layernorm_scale_shift input=bf16 d=80 residual=given scale_bias=given,none "
+    "shift_bias=given,none input_global_scaling_factor=0.5,tensor",
+    "fused_dit_residual_layernorm_scale_shift d=70 residual=given residual_out=residual "
+    "norm_out=input",
+    "fused_dit_residual_layernorm_scale_shift b=0,2 s=0,3 d=0,64",
+    "fused_dit_residual_layernorm_scale_shift d=200 input=bf16,f32 shift.values=mix",
+};
+BOLIDE_TEST(fused_dit_residual_layernorm_scale_shift, scale_shift_cases);
