@@ -5,6 +5,7 @@
 #ifndef BOLIDE_BOLIDE_H
 #define BOLIDE_BOLIDE_H
 
+#include <bolide/attention.h>
 #include <bolide/core.h>
 #include <bolide/norm.h>
 #include <bolide/page.h>
