@@ -7,5 +7,7 @@
 
 #include <bolide/core.h>
 #include <bolide/norm.h>
+#include <bolide/page.h>
+#include <bolide/rope.h>
 
 #endif
