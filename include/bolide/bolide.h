@@ -10,5 +10,6 @@
 #include <bolide/norm.h>
 #include <bolide/page.h>
 #include <bolide/rope.h>
+#include <bolide/sampling.h>
 
 #endif
