@@ -6,6 +6,7 @@
 #define BOLIDE_BOLIDE_H
 
 #include <bolide/core.h>
+#include <bolide/gemm.h>
 #include <bolide/norm.h>
 #include <bolide/page.h>
 #include <bolide/rope.h>
