@@ -7,6 +7,7 @@
 
 #include <bolide/attention.h>
 #include <bolide/core.h>
+#include <bolide/gemm.h>
 #include <bolide/norm.h>
 #include <bolide/page.h>
 #include <bolide/rope.h>
