@@ -22,7 +22,8 @@ typedef struct bolide__spec {
     int32_t count;
     const char *key[BOLIDE__SPEC_KEYS];
     int64_t value[BOLIDE__SPEC_KEYS];
-    const char *user_source; /* text of a custom variant, NULL: none */
+    const char *user_source; /* text of a custom variant, which the kernel includes as
+                              * "variant.cuh"; NULL: none */
 } bolide__spec;
 
 #define BOLIDE_SPEC(path, fn) ((bolide__spec){.source = (path), .function = (fn)})
