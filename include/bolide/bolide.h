@@ -7,5 +7,6 @@
 
 #include <bolide/core.h>
 #include <bolide/norm.h>
+#include <bolide/page.h>
 
 #endif

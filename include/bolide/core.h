@@ -157,8 +157,7 @@ typedef enum bolide_setting {
 /* type: BOLIDE_CPU or BOLIDE_CUDA. A CUDA context opens the driver; if it or the device is
  * missing the status is BOLIDE_NO_DEVICE and the error names what was looked for. */
 BOLIDE_API BOLIDE_MUST_USE bolide_status bolide_context_create(bolide_device_type type,
-                                                               int32_t index,
-                                                               bolide_context **out);
+                                                               int32_t index, bolide_context **out);
 /* Waits for nothing; work in flight must have ended. NULL is allowed. */
 BOLIDE_API void bolide_context_destroy(bolide_context *ctx);
 BOLIDE_API BOLIDE_MUST_USE bolide_status bolide_context_set(bolide_context *ctx,
@@ -235,12 +234,12 @@ typedef enum bolide_kind {
 } bolide_kind;
 
 enum bolide_param_flags {
-    BOLIDE_OPTIONAL = 1,  /* may be absent */
-    BOLIDE_HOST = 2,      /* the tensor lies in host memory, whatever the context */
-    BOLIDE_EITHER = 4,    /* host or device */
-    BOLIDE_DENSE = 8,     /* no strided dimension */
-    BOLIDE_STRIDED = 16,  /* the last dimension may be strided too */
-    BOLIDE_ALIGN16 = 32,  /* data must be aligned to 16 bytes, not only to the element */
+    BOLIDE_OPTIONAL = 1,    /* may be absent */
+    BOLIDE_HOST = 2,        /* the tensor lies in host memory, whatever the context */
+    BOLIDE_EITHER = 4,      /* host or device */
+    BOLIDE_DENSE = 8,       /* no strided dimension */
+    BOLIDE_STRIDED = 16,    /* the last dimension may be strided too */
+    BOLIDE_ALIGN16 = 32,    /* data must be aligned to 16 bytes, not only to the element */
     BOLIDE_ZERO_STRIDE = 64 /* a stride of 0 (broadcast) is fine for an output or in-out */
 };
 
@@ -291,13 +290,12 @@ BOLIDE_API BOLIDE_MUST_USE bolide_status bolide_op_output(const bolide_op *op, b
                                                           int64_t *dtype);
 /* The generic door: what every typed call is one line of. */
 BOLIDE_API BOLIDE_MUST_USE bolide_status bolide_op_call(const bolide_op *op, bolide_phase phase,
-                                                        const bolide_context *ctx,
-                                                        const void *args, bolide_stream stream);
+                                                        const bolide_context *ctx, const void *args,
+                                                        bolide_stream stream);
 /* Sizes for the plan arguments of a planned operator, else for the run arguments. Pure. */
 BOLIDE_API BOLIDE_MUST_USE bolide_status bolide_op_workspace(const bolide_op *op,
                                                              const bolide_context *ctx,
-                                                             const void *args,
-                                                             bolide_sizes *sizes);
+                                                             const void *args, bolide_sizes *sizes);
 
 #ifdef __cplusplus
 }

@@ -15,4 +15,9 @@ struct bolide_context {
     struct bolide__cuda_device *cuda; /* NULL for a CPU context */
 };
 
+/* Opens the driver and the device for a new context, and closes it: implemented in src/cuda,
+ * declared here because includes flow from core to the backends only. */
+bolide_status bolide__cuda_device_open(int32_t index, struct bolide__cuda_device **out);
+void bolide__cuda_device_close(struct bolide__cuda_device *device);
+
 #endif

@@ -17,13 +17,13 @@ enum bolide__log_topic {
 };
 
 typedef struct bolide__env {
-    uint32_t log;           /* BOLIDE_LOG: set of topics */
-    const char *isa;        /* BOLIDE_ISA: baseline|avx2|emu512|avx512, NULL: best */
-    const char *cache_dir;  /* BOLIDE_CACHE_DIR: cubin cache, NULL: XDG_CACHE_HOME or ~/.cache */
-    const char *kernel_dir; /* BOLIDE_KERNEL_DIR: read device sources from a checkout */
-    const char *nvrtc;      /* BOLIDE_NVRTC: path of libnvrtc, NULL: search */
-    const char *home_cache; /* folder derived from XDG_CACHE_HOME or HOME, NULL: neither is set */
-    const char *cuda_home;  /* CUDA_HOME or CUDA_PATH */
+    uint32_t log;            /* BOLIDE_LOG: set of topics */
+    const char *isa;         /* BOLIDE_ISA: baseline|avx2|emu512|avx512, NULL: best */
+    const char *cache_dir;   /* BOLIDE_CACHE_DIR: cubin cache, NULL: XDG_CACHE_HOME or ~/.cache */
+    const char *kernel_dir;  /* BOLIDE_KERNEL_DIR: read device sources from a checkout */
+    const char *nvrtc;       /* BOLIDE_NVRTC: path of libnvrtc, NULL: search */
+    const char *home_cache;  /* folder derived from XDG_CACHE_HOME or HOME, NULL: neither is set */
+    const char *cuda_home;   /* CUDA_HOME or CUDA_PATH */
     const char *virtual_env; /* VIRTUAL_ENV, where nvidia/<component>/lib may lie */
 } bolide__env;
 

@@ -13,11 +13,7 @@
 #include "core/error.h"
 #include "core/tensor.h"
 
-/* Bound dimension names of one phase at most. */
-enum { BOLIDE__MAX_NAMES = 24, BOLIDE__MAX_ROWS = 48 };
-
-/* The rows of one phase, compiled at first use; defined in core/table.c. */
-typedef struct bolide__program bolide__program;
+#include "core/table.h"
 
 /* A dimension name whose value a run takes from the plan: the offset of an int64_t in the plan's
  * memory. The name may also be that of an enum row ("kv_layout"), for layout choices. */
@@ -29,8 +25,8 @@ typedef struct bolide__plan_dim {
 typedef struct bolide__entry {
     const bolide_param *rows;
     int32_t row_count;
-    uint32_t args_size;          /* 0: the operator has no such phase */
-    bolide__program **program;   /* one mutable pointer a phase, set once */
+    uint32_t args_size;       /* 0: the operator has no such phase */
+    bolide__program *program; /* the rows compiled at first use: the one mutable part */
 } bolide__entry;
 
 /* One call on its way from the door to a kernel. */
@@ -90,18 +86,18 @@ struct bolide_op {
     { BOLIDE__FIELD(A, f), .kind = BOLIDE_KIND_OUT, .dims = dm, .dtypes = dt, .doc = __VA_ARGS__ }
 #define BOLIDE_INOUT(A, f, dm, dt, ...)                                                            \
     { BOLIDE__FIELD(A, f), .kind = BOLIDE_KIND_INOUT, .dims = dm, .dtypes = dt, .doc = __VA_ARGS__ }
-#define BOLIDE_F64(A, f, def, ...)                                                                 \
+#define BOLIDE_F64_ROW(A, f, def, ...)                                                             \
     { BOLIDE__FIELD(A, f), .kind = BOLIDE_KIND_F64, .f64 = def, .doc = __VA_ARGS__ }
-#define BOLIDE_I64(A, f, def, ...)                                                                 \
+#define BOLIDE_I64_ROW(A, f, def, ...)                                                             \
     { BOLIDE__FIELD(A, f), .kind = BOLIDE_KIND_I64, .i64 = def, .doc = __VA_ARGS__ }
 #define BOLIDE_BOOL_ROW(A, f, def, ...)                                                            \
     { BOLIDE__FIELD(A, f), .kind = BOLIDE_KIND_BOOL, .i64 = def, .doc = __VA_ARGS__ }
-#define BOLIDE_ENUM(A, f, names, def, ...)                                                         \
+#define BOLIDE_ENUM_ROW(A, f, names, def, ...)                                                     \
     {                                                                                              \
         BOLIDE__FIELD(A, f), .kind = BOLIDE_KIND_ENUM, .choices = names, .i64 = def,               \
                              .doc = __VA_ARGS__                                                    \
     }
-#define BOLIDE_DTYPE(A, f, set, def, ...)                                                          \
+#define BOLIDE_DTYPE_ROW(A, f, set, def, ...)                                                      \
     {                                                                                              \
         BOLIDE__FIELD(A, f), .kind = BOLIDE_KIND_DTYPE, .dtypes = set, .i64 = def,                 \
                              .doc = __VA_ARGS__                                                    \
@@ -118,12 +114,12 @@ struct bolide_op {
         .offset2 = offsetof(A, f), .dims = dm, .dtypes = dt, .i64 = def, .doc = __VA_ARGS__        \
     }
 /* A pointer in f and its length in f_count. */
-#define BOLIDE_TENSOR_LIST(A, f, dm, dt, ...)                                                      \
+#define BOLIDE_TENSOR_LIST_ROW(A, f, dm, dt, ...)                                                  \
     {                                                                                              \
         BOLIDE__FIELD(A, f), .kind = BOLIDE_KIND_TENSOR_LIST, .offset2 = offsetof(A, f##_count),   \
                              .dims = dm, .dtypes = dt, .doc = __VA_ARGS__                          \
     }
-#define BOLIDE_INT_TUPLE(A, f, ...)                                                                \
+#define BOLIDE_INT_TUPLE_ROW(A, f, ...)                                                            \
     {                                                                                              \
         BOLIDE__FIELD(A, f), .kind = BOLIDE_KIND_INT_TUPLE, .offset2 = offsetof(A, f##_count),     \
                              .doc = __VA_ARGS__                                                    \
@@ -142,7 +138,9 @@ struct bolide_op {
 #define BOLIDE_ENTRY(A, r)                                                                         \
     {                                                                                              \
         .rows = r, .row_count = (int32_t)(sizeof(r) / sizeof((r)[0])), .args_size = sizeof(A),     \
-        .program = &(bolide__program *){NULL}                                                      \
+        .program = &(bolide__program) {                                                            \
+            0                                                                                      \
+        }                                                                                          \
     }
 
 /* ---- the door ----------------------------------------------------------------------------- */

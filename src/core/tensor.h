@@ -39,6 +39,14 @@ static inline int64_t bolide__elem_bytes(const bolide_tensor *t) {
     return (t->dtype.bits + 7) / 8;
 }
 
+/* Bytes of an element of a dtype bit; 4-bit types count as one byte for two. */
+static inline int64_t bolide__dtype_bytes(int64_t bit) {
+    const int64_t eight = BOLIDE_F64 | BOLIDE_U64 | BOLIDE_I64;
+    const int64_t four = BOLIDE_F32 | BOLIDE_U32 | BOLIDE_I32;
+    const int64_t two = BOLIDE_F16 | BOLIDE_BF16 | BOLIDE_U16 | BOLIDE_I16;
+    return bit & eight ? 8 : bit & four ? 4 : bit & two ? 2 : 1;
+}
+
 bool bolide__is_contiguous(const bolide_tensor *t);
 
 #endif

@@ -10,9 +10,9 @@
 #include <stdint.h>
 
 typedef struct bolide__carver {
-    char *base;      /* NULL: count only */
-    int64_t bytes;   /* at hand */
-    int64_t used;    /* so far, also past bytes */
+    char *base;    /* NULL: count only */
+    int64_t bytes; /* at hand */
+    int64_t used;  /* so far, also past bytes */
 } bolide__carver;
 
 static inline bolide__carver bolide__carve_begin(void *base, int64_t bytes) {

@@ -70,4 +70,9 @@ typedef void (*bolide__loop_body)(void *arg, int64_t begin, int64_t end, int wor
 void bolide__parallel_for(const bolide_context *ctx, int64_t n, int64_t grain,
                           bolide__loop_body body, void *arg);
 
+/* Rows of row_elems elements that make a piece worth handing to a thread. */
+static inline int64_t bolide__row_grain(int64_t row_elems) {
+    return row_elems >= 16384 ? 1 : 16384 / (row_elems > 0 ? row_elems : 1);
+}
+
 #endif

@@ -31,10 +31,10 @@ typedef struct bolide__spec {
 void bolide__spec_add(bolide__spec *s, const char *key, int64_t value);
 
 typedef struct bolide__grid {
-    int64_t x, y, z;  /* blocks; 0 in y or z counts as 1; an x of 0 launches nothing */
-    int32_t block;    /* threads a block */
-    int32_t shared;   /* dynamic shared memory, bytes */
-    int32_t cluster;  /* blocks of x in a cluster; 0 or 1: none */
+    int64_t x, y, z;   /* blocks; 0 in y or z counts as 1; an x of 0 launches nothing */
+    int32_t block;     /* threads a block */
+    int32_t shared;    /* dynamic shared memory, bytes */
+    int32_t cluster;   /* blocks of x in a cluster; 0 or 1: none */
     int32_t dependent; /* 1: programmatic dependent launch behind the previous kernel */
 } bolide__grid;
 
@@ -45,10 +45,10 @@ bolide_status bolide__cuda_launch(const bolide__call *call, const bolide__spec *
 
 /* Numbers of the call's device, read once per context. */
 typedef struct bolide__cuda_limits {
-    int32_t arch;       /* 90 for compute capability 9.0 */
+    int32_t arch; /* 90 for compute capability 9.0 */
     int32_t sm_count;
     int32_t shared_optin; /* bytes a block may opt in to */
-    int32_t shared_sm;  /* bytes of one multiprocessor */
+    int32_t shared_sm;    /* bytes of one multiprocessor */
     int64_t l2_bytes;
 } bolide__cuda_limits;
 
@@ -62,9 +62,5 @@ bolide_status bolide__cuda_copy_to_host(const bolide__call *call, void *host, co
 bolide_status bolide__cuda_wait(const bolide__call *call);
 /* 1 if the call's stream is being captured. */
 int bolide__cuda_capturing(const bolide__call *call);
-
-/* Opens the driver and the device for a new context; closes it. */
-bolide_status bolide__cuda_device_open(int32_t index, struct bolide__cuda_device **out);
-void bolide__cuda_device_close(struct bolide__cuda_device *device);
 
 #endif

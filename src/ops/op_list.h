@@ -1,1 +1,6 @@
 BOLIDE_OP(rmsnorm)
+BOLIDE_OP(get_seq_lens)
+BOLIDE_OP(get_batch_indices_positions)
+BOLIDE_OP(append_paged_kv_cache)
+BOLIDE_OP(append_paged_mla_kv_cache)
+BOLIDE_OP(concat_mla_k)

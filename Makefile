@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# A short front over CMake. On a new Debian or Ubuntu machine each goal installs what it needs and
+# says so (tools/setup.sh). `make help` lists the goals.
+
+JOBS ?= $(shell nproc)
+PREFIX ?= /usr/local
+T ?= 60
+MAKEFLAGS += --no-print-directory
+SETUP := tools/setup.sh
+BUILD_NEEDS := compiler c++ cmake pkg-config
+
+# $(call build,PRESET,FOLDER): configures once, then builds.
+build = { test -f $(2)/Makefile || cmake --preset $(1); } && cmake --build $(2) --parallel $(JOBS)
+
+.PHONY: all help run test check check-san check-full check-isa check-gpu gate bench bench-gpu fuzz \
+	test-torch format format-check lint clang-build install clean
+
+all: ## build the libraries and the tool in build/
+	@$(SETUP) $(BUILD_NEEDS)
+	@$(call build,default,build)
+
+help: ## list the goals
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 14
+
+run: all ## let a language model write an answer: MODEL=file.gguf PROMPT="..."
+	@build/examples/rmsnorm
+
+test: all ## run every test
+	@tests/run.sh build $(CTEST)
+
+format: ## lay out all sources
+	@$(SETUP) format
+	@tools/format.sh
+
+format-check: ## say which sources are not laid out by the rules
+	@$(SETUP) format
+	@tools/format.sh --check
+
+clang-build: ## build all with clang, warnings are errors
+	@$(SETUP) $(BUILD_NEEDS) clang
+	@$(call build,clang,build/clang)
+
+check: format-check lint test gate ## before a commit: format, lint, tests with gcc and clang
+	@$(MAKE) clang-build
+	@tests/run.sh build/clang $(CTEST)
+
+lint: all ## clang-tidy, and shellcheck where it is installed
+	@$(SETUP) clang-tidy
+	@tools/lint.sh
+
+check-san: ## tests under the address, undefined and thread sanitizers
+	@$(SETUP) $(BUILD_NEEDS) asan tsan
+	@$(call build,asan,build/asan)
+	@tests/run.sh build/asan -LE repo $(CTEST)
+	@$(call build,tsan,build/tsan)
+	@tools/tsan.sh tests/run.sh build/tsan -LE repo $(CTEST)
+
+check-full: check ## check, and tests on aarch64 under qemu-user
+	@$(SETUP) $(BUILD_NEEDS) aarch64
+	@$(call build,aarch64,build/aarch64)
+	@QEMU_LD_PREFIX=/usr/aarch64-linux-gnu TEST_TIMEOUT=3600 tests/run.sh build/aarch64 $(CTEST)
+
+install: all ## install to PREFIX (/usr/local)
+	@cmake --install build --prefix $(PREFIX)
+
+clean: ## remove the build folder
+	@rm -rf build

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Prints a call as a problem string, from rows alone. Page tables and other structured inputs are
+// told by their dimensions; their contents, which may lie on the device, are not read.
+
+#include "core/problem_log.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/env.h"
+
+typedef struct sink {
+    char *to;
+    size_t bytes;
+    int used;
+} sink;
+
+__attribute__((format(printf, 2, 3))) static void put(sink *s, const char *format, ...) {
+    const size_t at = (size_t)s->used < s->bytes ? (size_t)s->used : s->bytes;
+    va_list list;
+    va_start(list, format);
+    s->used += vsnprintf(s->to + at, s->bytes - at, format, list);
+    va_end(list);
+}
+
+static void put_choice(sink *s, const bolide_param *r, int64_t value) {
+    const char *c = r->choices;
+    for (int64_t i = 0; i < value && *c; i++) {
+        c += strcspn(c, " ");
+        c += *c == ' ';
+    }
+    put(s, " %s=%.*s", r->name, (int)strcspn(c, " "), c);
+}
+
+static void put_integer(sink *s, const bolide_param *r, int64_t value) {
+    if (value == r->i64)
+        return;
+    if (r->kind == BOLIDE_KIND_ENUM)
+        put_choice(s, r, value);
+    else if (r->kind == BOLIDE_KIND_DTYPE)
+        put(s, " %s=%s", r->name, bolide_dtype_name(value));
+    else
+        put(s, " %s=%lld", r->name, (long long)value);
+}
+
+static void put_tensor(sink *s, const bolide_param *r, const bolide_tensor *t) {
+    if (!t) {
+        return;
+    }
+    if (!r->like)
+        put(s, " %s=%s", r->name, bolide_dtype_name(bolide_dtype_bit(t->dtype)));
+    if (!bolide__is_contiguous(t) && t->ndim >= 2)
+        put(s, " %s.stride=%lld", r->name, (long long)bolide__stride(t, t->ndim - 2));
+}
+
+static void put_row(sink *s, const bolide_param *r, const char *args) {
+    const bolide_tensor *t = NULL;
+    int64_t i64 = 0;
+    double f64 = 0;
+    switch (r->kind) {
+    case BOLIDE_KIND_F64:
+        memcpy(&f64, args + r->offset, sizeof f64);
+        if (f64 != r->f64 && !isnan(f64))
+            put(s, " %s=%.17g", r->name, f64);
+        break;
+    case BOLIDE_KIND_I64:
+    case BOLIDE_KIND_BOOL:
+    case BOLIDE_KIND_ENUM:
+    case BOLIDE_KIND_DTYPE:
+        memcpy(&i64, args + r->offset, sizeof i64);
+        put_integer(s, r, i64);
+        break;
+    case BOLIDE_KIND_IN:
+    case BOLIDE_KIND_OUT:
+    case BOLIDE_KIND_INOUT:
+        memcpy(&t, args + r->offset, sizeof(void *));
+        put_tensor(s, r, t);
+        break;
+    case BOLIDE_KIND_F64_OR_TENSOR:
+        memcpy(&t, args + r->offset, sizeof(void *));
+        memcpy(&f64, args + r->offset2, sizeof f64);
+        if (t)
+            put(s, " %s=tensor", r->name);
+        else if (f64 != r->f64 && !isnan(f64))
+            put(s, " %s=%.17g", r->name, f64);
+        break;
+    case BOLIDE_KIND_I64_OR_TENSOR:
+        memcpy(&t, args + r->offset, sizeof(void *));
+        memcpy(&i64, args + r->offset2, sizeof i64);
+        if (t)
+            put(s, " %s=tensor", r->name);
+        else if (i64 != r->i64)
+            put(s, " %s=%lld", r->name, (long long)i64);
+        break;
+    default:
+        break;
+    }
+}
+
+int bolide__problem_text(const bolide__call *call, char *to, size_t bytes) {
+    const bolide__entry *e = call->phase == BOLIDE_PLAN ? &call->op->plan : &call->op->run;
+    const bolide__program *p = call->program;
+    sink s = {.to = to, .bytes = bytes};
+    put(&s, "%s", call->op->name);
+    for (int i = 0; i < p->name_count; i++) {
+        int scalar = 0;
+        for (int k = 0; k < e->row_count; k++)
+            scalar |= p->rows[k].own_slot == i || p->rows[k].choice_slot == i;
+        if (!scalar && call->dims[i] != INT64_MIN)
+            put(&s, " %.*s=%lld", (int)p->names[i].length, p->names[i].text,
+                (long long)call->dims[i]);
+    }
+    for (int i = 0; i < e->row_count; i++)
+        put_row(&s, &e->rows[i], call->args);
+    return s.used;
+}
+
+void bolide__log_call(const bolide__call *call) {
+    char line[2048];
+    bolide__problem_text(call, line, sizeof line);
+    bolide__log(BOLIDE__LOG_CALL, "%s%s", line, call->phase == BOLIDE_PLAN ? " (plan)" : "");
+}
