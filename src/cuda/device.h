@@ -26,19 +26,19 @@ typedef struct bolide__kernel {
     struct bolide__kernel *next;
 } bolide__kernel;
 
-/* One slot of the table that launches read without a lock: the call site's pointers. */
-typedef struct bolide__slot {
+/* One call site of a kernel, an entry of the table that launches read without a lock. */
+typedef struct bolide__site {
     bolide__spec spec;
     uint64_t hash;
     bolide__kernel *kernel;
-    struct bolide__slot *next; /* all slots of a device, to be freed */
-} bolide__slot;
+    struct bolide__site *next; /* all sites of a device, to be freed */
+} bolide__site;
 
 typedef struct bolide__table {
     uint64_t mask;
     uint64_t used;
     struct bolide__table *older; /* readers may still be in it, so it lives on */
-    _Atomic(bolide__slot *) slots[];
+    _Atomic(bolide__site *) slots[];
 } bolide__table;
 
 /* What was launched, for the message of a fault that comes to light later. */
@@ -71,7 +71,7 @@ struct bolide__cuda_device {
     pthread_mutex_t lock; /* of everything below and of writing the table */
     pthread_cond_t built;
     bolide__kernel *kernels;
-    bolide__slot *slots;
+    bolide__site *sites;
     bolide__job_node *jobs; /* dry: newest first */
     bolide__last_launch last;
     struct bolide__cuda_device *next;

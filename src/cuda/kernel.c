@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "core/env.h"
+#include "core/problem_log.h"
 #include "cuda/build.h"
 #include "cuda/device.h"
 
@@ -49,19 +50,19 @@ bolide__kernel *bolide__kernel_find(const struct bolide__cuda_device *device,
         return NULL;
     const uint64_t hash = bolide__spec_hash(s);
     for (uint64_t i = hash & table->mask;; i = (i + 1) & table->mask) {
-        const bolide__slot *slot = atomic_load_explicit(&table->slots[i], memory_order_acquire);
-        if (!slot)
+        const bolide__site *site = atomic_load_explicit(&table->slots[i], memory_order_acquire);
+        if (!site)
             return NULL;
-        if (slot->hash == hash && bolide__spec_identical(&slot->spec, s))
-            return slot->kernel;
+        if (site->hash == hash && bolide__spec_identical(&site->spec, s))
+            return site->kernel;
     }
 }
 
-static void put(bolide__table *table, bolide__slot *slot) {
-    uint64_t i = slot->hash & table->mask;
+static void put(bolide__table *table, bolide__site *site) {
+    uint64_t i = site->hash & table->mask;
     while (atomic_load_explicit(&table->slots[i], memory_order_relaxed))
         i = (i + 1) & table->mask;
-    atomic_store_explicit(&table->slots[i], slot, memory_order_release);
+    atomic_store_explicit(&table->slots[i], site, memory_order_release);
     table->used++;
 }
 
@@ -76,8 +77,8 @@ static bolide__table *table_with_room(struct bolide__cuda_device *device) {
         return NULL;
     table->mask = size - 1;
     table->older = old;
-    for (bolide__slot *slot = device->slots; slot; slot = slot->next)
-        put(table, slot);
+    for (bolide__site *site = device->sites; site; site = site->next)
+        put(table, site);
     atomic_store_explicit(&device->table, table, memory_order_release);
     return table;
 }
@@ -88,17 +89,17 @@ static void add_slot(struct bolide__cuda_device *device, const bolide__spec *s,
     if (bolide__kernel_find(device, s))
         return;
     bolide__table *table = table_with_room(device);
-    bolide__slot *slot = table ? malloc(sizeof *slot) : NULL;
-    if (!slot)
+    bolide__site *site = table ? malloc(sizeof *site) : NULL;
+    if (!site)
         return;
-    slot->spec = *s;
+    site->spec = *s;
     /* The custom text is the caller's; the kernel's copy has the same content and stays. */
-    slot->spec.user_source = kernel->spec.user_source;
-    slot->hash = bolide__spec_hash(s);
-    slot->kernel = kernel;
-    slot->next = device->slots;
-    device->slots = slot;
-    put(table, slot);
+    site->spec.user_source = kernel->spec.user_source;
+    site->hash = bolide__spec_hash(s);
+    site->kernel = kernel;
+    site->next = device->sites;
+    device->sites = site;
+    put(table, site);
 }
 
 /* ---- loading ------------------------------------------------------------------------------ */
@@ -150,12 +151,13 @@ static CUresult load_module(struct bolide__cuda_device *device, const bolide__bi
 }
 
 static bolide_status fail_capture(const bolide__call *call, const bolide__spec *s) {
-    char spec[BOLIDE__SPEC_TEXT];
+    char spec[BOLIDE__SPEC_TEXT], problem[BOLIDE__SPEC_TEXT];
+    bolide__problem_text(call, problem, sizeof problem);
     return bolide__fail(BOLIDE_NOT_WARM, call->entry_name,
                         "a kernel is first met while the stream is being captured: %s; run the "
                         "call once before the capture, or warm the cache with: bolide compile "
                         "\"%s\"",
-                        bolide__spec_text(s, spec), call->op->name);
+                        bolide__spec_text(s, spec), problem);
 }
 
 /* Building and loading, with the context current. */
@@ -270,9 +272,9 @@ void bolide__kernel_free_all(struct bolide__cuda_device *device) {
         bolide__spec_free(&k->spec);
         free(k);
     }
-    for (bolide__slot *slot = device->slots, *next; slot; slot = next) {
-        next = slot->next;
-        free(slot);
+    for (bolide__site *site = device->sites, *next; site; site = next) {
+        next = site->next;
+        free(site);
     }
     bolide__table *table = atomic_load_explicit(&device->table, memory_order_relaxed);
     for (bolide__table *older; table; table = older) {
@@ -280,6 +282,6 @@ void bolide__kernel_free_all(struct bolide__cuda_device *device) {
         free(table);
     }
     device->kernels = NULL;
-    device->slots = NULL;
+    device->sites = NULL;
     atomic_store_explicit(&device->table, NULL, memory_order_relaxed);
 }
