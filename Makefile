@@ -8,7 +8,7 @@ PREFIX ?= /usr/local
 T ?= 60
 MAKEFLAGS += --no-print-directory
 SETUP := tools/setup.sh
-BUILD_NEEDS := compiler c++ cmake pkg-config
+BUILD_NEEDS := compiler c++ cmake pkg-config python3
 
 # $(call build,PRESET,FOLDER): configures once, then builds.
 build = { test -f $(2)/Makefile || cmake --preset $(1); } && cmake --build $(2) --parallel $(JOBS)

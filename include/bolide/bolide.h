@@ -8,5 +8,6 @@
 #include <bolide/core.h>
 #include <bolide/norm.h>
 #include <bolide/page.h>
+#include <bolide/rope.h>
 
 #endif

@@ -41,7 +41,7 @@ same() {
 # Files of the checkout, also those not committed yet: files PATTERN...
 files() {
     if git rev-parse --git-dir >/dev/null 2>&1; then
-        git ls-files --cached --others --exclude-standard -- "$@" |
+        git ls-files --cached --others --exclude-standard -- "$@" 2>/dev/null |
             while read -r name; do [ ! -f "$name" ] || echo "$name"; done
     else
         # A source archive without git: take everything but build folders.
