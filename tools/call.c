@@ -35,9 +35,9 @@ static int open_args(driver_case *c, bolide_phase phase) {
         return 0;
     char entry[2 * PROBLEM_NAME];
     (void)snprintf(entry, sizeof entry, "%s%s", c->op->name,
-                   !c->op->plan.args_size  ? ""
+                   !c->op->plan.args_size ? ""
                    : phase == BOLIDE_PLAN ? "_plan"
-                                           : "_run");
+                                          : "_run");
     a->entry = e;
     a->bytes = calloc(1, e->args_size);
     a->list = calloc(DRIVER_TENSORS, sizeof *a->list);
@@ -233,8 +233,7 @@ int64_t ref_i64(const ref_call *c, const char *name) {
 int ref_is(const ref_call *c, const char *name, const char *choice) {
     bolide_phase phase;
     const bolide_param *row = row_of(c, name, &phase);
-    return row->choices &&
-           case_choice(row->choices, choice, strlen(choice)) == ref_i64(c, name);
+    return row->choices && case_choice(row->choices, choice, strlen(choice)) == ref_i64(c, name);
 }
 
 double ref_number(const ref_call *c, const char *name, int64_t index, double absent) {

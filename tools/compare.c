@@ -100,8 +100,7 @@ static double root_mean_square(const ref_tensor *t) {
 
 static int judge_float(judge *j, int64_t i) {
     const double want = j->want->f64[i], got = j->got->f64[i];
-    const double tolerance =
-        driver_tolerance(j->t->dtype, j->reduction, want, j->rms, j->slack);
+    const double tolerance = driver_tolerance(j->t->dtype, j->reduction, want, j->rms, j->slack);
     if (isnan(want) || isnan(got))
         return isnan(want) && isnan(got) ? 0 : fail_value(j, i, 0);
     if (want == got)

@@ -44,8 +44,8 @@ typedef struct driver_tensor {
     char name[PROBLEM_NAME]; /* the row's, or "name[3]" in a list */
     int32_t list;            /* index in its list; -1 outside lists */
     int present;
-    int on_host;        /* stays in host memory with a CUDA context */
-    int32_t alias;      /* the tensor whose memory it shares; -1: its own */
+    int on_host;   /* stays in host memory with a CUDA context */
+    int32_t alias; /* the tensor whose memory it shares; -1: its own */
     int64_t dtype;
     int32_t ndim;
     int64_t shape[REF_RANK], strides[REF_RANK];
@@ -53,11 +53,11 @@ typedef struct driver_tensor {
     int64_t offset; /* elements before the first, as byte_offset */
     int64_t span;   /* elements from there to the last, both included */
 
-    unsigned char *host; /* guarded buffer, see buffer.h; NULL for an alias */
+    unsigned char *host;   /* guarded buffer, see buffer.h; NULL for an alias */
     unsigned char *before; /* its bytes as they were before the call */
-    int64_t bytes;       /* between the guards */
-    uint64_t device;     /* address of the mirror's data; 0: none */
-    bolide_tensor view;  /* what the args point to */
+    int64_t bytes;         /* between the guards */
+    uint64_t device;       /* address of the mirror's data; 0: none */
+    bolide_tensor view;    /* what the args point to */
 
     int edited; /* .fill has the values in hand */
     ref_tensor in, want, got;
@@ -110,10 +110,10 @@ typedef enum driver_verdict { DRIVER_PASS, DRIVER_FAIL, DRIVER_SKIP } driver_ver
 
 typedef struct driver_report {
     driver_verdict verdict;
-    char text[DRIVER_ERROR]; /* why it failed or was skipped */
+    char text[DRIVER_ERROR];    /* why it failed or was skipped */
     char problem[PROBLEM_TEXT]; /* with its seed: `bolide check` repeats it */
-    double worst;     /* largest error in units of the tolerance */
-    int64_t compared; /* elements */
+    double worst;               /* largest error in units of the tolerance */
+    int64_t compared;           /* elements */
 } driver_report;
 
 /* Realises, plans, runs twice and compares. */

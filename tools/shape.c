@@ -218,8 +218,7 @@ static const dims_form *choose_form(driver_case *c, const driver_tensor *t, cons
         return &row->form[0];
     }
     bolide_phase phase;
-    const bolide_param *selector =
-        row->selector[0] ? case_any_row(c, row->selector, &phase) : NULL;
+    const bolide_param *selector = row->selector[0] ? case_any_row(c, row->selector, &phase) : NULL;
     int best = -1, best_bound = -1;
     for (int32_t i = 0; i < row->count; i++) {
         const char *choice = row->form[i].choice;
@@ -292,8 +291,8 @@ static int read_order(driver_case *c, const driver_tensor *t, int64_t *order) {
     if (text && problem_ints(text, order, REF_RANK) != t->ndim)
         seen = -1;
     for (int32_t i = 0; seen >= 0 && i < t->ndim; i++)
-        seen = order[i] < 0 || order[i] >= t->ndim || seen >> order[i] & 1 ? -1
-                                                                           : seen | 1 << order[i];
+        seen =
+            order[i] < 0 || order[i] >= t->ndim || seen >> order[i] & 1 ? -1 : seen | 1 << order[i];
     if (seen < 0)
         return case_fail(c, "%s: %s.order: expected each of %d dimensions once; got %.80s",
                          c->op->name, t->name, (int)t->ndim, text);

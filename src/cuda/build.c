@@ -73,7 +73,8 @@ static void describe(const bolide__spec *s, const bolide__source_set *set, const
                       (long long)s->value[i]);
 }
 
-/* The number before a word in a line, as in "2000 bytes stack frame"; 0 if the word is not there. */
+/* The number before a word in a line, as in "2000 bytes stack frame"; 0 if the word is not there.
+ */
 static int32_t number_before(const char *line, const char *end, const char *word) {
     const size_t n = strlen(word);
     for (const char *at = line; at + n <= end; at++) {
@@ -241,7 +242,8 @@ bolide_status bolide__build(const char *entry, bolide__target want, const bolide
     fill_key(s, info->target, description, nvrtc, &key);
     bolide__hash_text(key.hash, info->hash);
     info->origin = BOLIDE__FROM_DISK;
-    int found = !(flags & BOLIDE__BUILD_FRESH) && bolide__cache_read(bolide__cache_dir(), &key, out);
+    int found =
+        !(flags & BOLIDE__BUILD_FRESH) && bolide__cache_read(bolide__cache_dir(), &key, out);
     if (!found && (flags & BOLIDE__BUILD_DISK_ONLY))
         return BOLIDE_NOT_WARM;
     if (!found) {

@@ -215,8 +215,8 @@ static int write_file(const char *folder, const char *name, const void *first, s
     const int fd = open(aside, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
     if (fd < 0)
         return 0;
-    int ok = write_all(fd, first, first_bytes) && write_all(fd, second, second_bytes) &&
-             fsync(fd) == 0;
+    int ok =
+        write_all(fd, first, first_bytes) && write_all(fd, second, second_bytes) && fsync(fd) == 0;
     int why = errno;
     if (close(fd) != 0 && ok) {
         ok = 0;
@@ -331,8 +331,7 @@ int64_t bolide__cache_walk(const char *dir, visitor visit, void *arg) {
     for (int i = 0; i < n; i++) {
         char folder[PATH_BYTES];
         if (is_target(entries[i]->d_name) &&
-            snprintf(folder, sizeof folder, "%s/%s", dir, entries[i]->d_name) <
-                (int)sizeof folder)
+            snprintf(folder, sizeof folder, "%s/%s", dir, entries[i]->d_name) < (int)sizeof folder)
             count += walk_folder(folder, entries[i]->d_name, visit, arg);
         free(entries[i]);
     }
@@ -367,8 +366,7 @@ int64_t bolide__cache_clear(const char *dir, int64_t *removed) {
         char folder[PATH_BYTES];
         /* A folder that still holds something is somebody else's matter. */
         if (is_target(entries[i]->d_name) &&
-            snprintf(folder, sizeof folder, "%s/%s", dir, entries[i]->d_name) <
-                (int)sizeof folder)
+            snprintf(folder, sizeof folder, "%s/%s", dir, entries[i]->d_name) < (int)sizeof folder)
             (void)rmdir(folder);
         free(entries[i]);
     }

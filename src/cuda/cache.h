@@ -56,7 +56,7 @@ typedef struct bolide__cache_file {
     const char *target;
     const char *name; /* function-hash-version */
     int64_t bytes;
-    int32_t sound; /* 1: the trailer fits; 0: torn or foreign */
+    int32_t sound;     /* 1: the trailer fits; 0: torn or foreign */
     int32_t left_over; /* 1: a temporary file of a process that died */
 } bolide__cache_file;
 

@@ -111,8 +111,7 @@ bolide_status bolide__cuda_compile_noted(bolide_context *ctx, int32_t threads,
     pthread_t pool_threads[MAX_THREADS];
     int32_t started = 0;
     /* This thread works as well, so a machine that gives no thread still compiles. */
-    while (started + 1 < threads &&
-           pthread_create(&pool_threads[started], NULL, work, &p) == 0)
+    while (started + 1 < threads && pthread_create(&pool_threads[started], NULL, work, &p) == 0)
         started++;
     work(&p);
     for (int32_t i = 0; i < started; i++)

@@ -83,23 +83,40 @@ int bolide__stream_capturing(const struct bolide__cuda_device *device, CUstream 
            (r == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE);
 }
 
+/* "rmsnorm n=3 d=128, norm/rmsnorm.cu bolide_rmsnorm DT=8 …, grid 3 x 1 x 1 of 128 threads". The
+ * arguments of that call are gone; its bound dimensions were kept. */
+static void describe_last(const bolide__last_launch *last, const bolide_op *op, char *text,
+                          size_t bytes) {
+    const bolide__program *program = atomic_load_explicit(&last->program, memory_order_relaxed);
+    const bolide__kernel *k = atomic_load_explicit(&last->kernel, memory_order_relaxed);
+    size_t used = (size_t)snprintf(text, bytes, "%s", op->name);
+    for (int i = 0; program && i < program->name_count && used < bytes; i++) {
+        const int64_t value = atomic_load_explicit(&last->dims[i], memory_order_relaxed);
+        if (value != INT64_MIN)
+            used += (size_t)snprintf(text + used, bytes - used, " %.*s=%lld",
+                                     (int)program->names[i].length, program->names[i].text,
+                                     (long long)value);
+    }
+    char spec[BOLIDE__SPEC_TEXT];
+    if (used < bytes)
+        snprintf(text + used, bytes - used, ", %s, grid %lld x %lld x %lld of %d threads",
+                 bolide__spec_text(&k->spec, spec),
+                 (long long)atomic_load_explicit(&last->grid_x, memory_order_relaxed),
+                 (long long)atomic_load_explicit(&last->grid_y, memory_order_relaxed),
+                 (long long)atomic_load_explicit(&last->grid_z, memory_order_relaxed),
+                 atomic_load_explicit(&last->block, memory_order_relaxed));
+}
+
 bolide_status bolide__device_fail(const struct bolide__cuda_device *device, const char *entry,
                                   const char *what, CUresult result) {
-    const bolide__last_launch *last = &device->last;
-    const char *last_entry = atomic_load_explicit(&last->entry, memory_order_acquire);
-    if (!last_entry)
+    const bolide_op *op = atomic_load_explicit(&device->last.op, memory_order_acquire);
+    if (!op)
         return bolide__driver_fail(device->driver, entry, what, result);
-    const bolide__kernel *k = atomic_load_explicit(&last->kernel, memory_order_relaxed);
-    char spec[BOLIDE__SPEC_TEXT];
-    char text[BOLIDE__SPEC_TEXT + 512];
-    snprintf(text, sizeof text,
-             "%s (device %d; last launched: %s, %s, grid %lld x %lld x %lld of %d threads)", what,
-             device->index, last_entry, bolide__spec_text(&k->spec, spec),
-             (long long)atomic_load_explicit(&last->grid_x, memory_order_relaxed),
-             (long long)atomic_load_explicit(&last->grid_y, memory_order_relaxed),
-             (long long)atomic_load_explicit(&last->grid_z, memory_order_relaxed),
-             atomic_load_explicit(&last->block, memory_order_relaxed));
-    return bolide__driver_fail(device->driver, entry, text, result);
+    char words[512], last[2 * BOLIDE__SPEC_TEXT];
+    describe_last(&device->last, op, last, sizeof last);
+    return bolide__fail(
+        bolide__driver_status(result), entry, "%s: %s; on device %d, last launched: %s", what,
+        bolide__driver_text(device->driver, result, words, sizeof words), device->index, last);
 }
 
 /* ---- opening ------------------------------------------------------------------------------ */
@@ -162,13 +179,13 @@ static bolide_status find_handle(struct bolide__cuda_device *device) {
                                              : bolide__text("0 to %d", count - 1),
                                 "%d", device->index);
     r = d->cuDeviceGet(&device->handle, device->index);
-    return r == CUDA_SUCCESS ? BOLIDE_OK
-                             : bolide__driver_fail(d, context_create, "cuDeviceGet", r);
+    return r == CUDA_SUCCESS ? BOLIDE_OK : bolide__driver_fail(d, context_create, "cuDeviceGet", r);
 }
 
 static bolide_status open_new(int32_t index, const bolide__target *as,
                               struct bolide__cuda_device **out) {
     const bolide__driver *driver = NULL;
+    *out = NULL;
     BOLIDE_TRY(bolide__driver_open(context_create, &driver));
     struct bolide__cuda_device *device = bolide__device_new();
     if (!device)
@@ -212,7 +229,7 @@ static bolide_status open_shared(int32_t index, const bolide__target *as,
         device->references++;
     } else {
         status = open_new(index, as, &device);
-        if (status == BOLIDE_OK) {
+        if (device) {
             device->pretended = as != NULL;
             device->next = devices;
             devices = device;
@@ -312,8 +329,8 @@ bolide_status bolide__cuda_copy_to_device(const bolide__call *call, void *to, co
         return BOLIDE_OK;
     bolide__scope scope;
     BOLIDE_TRY(bolide__scope_enter(call->entry_name, device, &scope));
-    const CUresult r = device->driver->cuMemcpyHtoDAsync_v2(
-        (CUdeviceptr)(uintptr_t)to, from, (size_t)bytes, (CUstream)call->stream);
+    const CUresult r = device->driver->cuMemcpyHtoDAsync_v2((CUdeviceptr)(uintptr_t)to, from,
+                                                            (size_t)bytes, (CUstream)call->stream);
     bolide__scope_leave(&scope);
     return finish(call, "cuMemcpyHtoDAsync", r);
 }
@@ -330,8 +347,8 @@ bolide_status bolide__cuda_copy_to_host(const bolide__call *call, void *to, cons
     }
     bolide__scope scope;
     BOLIDE_TRY(bolide__scope_enter(call->entry_name, device, &scope));
-    const CUresult r = device->driver->cuMemcpyDtoHAsync_v2(
-        to, (CUdeviceptr)(uintptr_t)from, (size_t)bytes, (CUstream)call->stream);
+    const CUresult r = device->driver->cuMemcpyDtoHAsync_v2(to, (CUdeviceptr)(uintptr_t)from,
+                                                            (size_t)bytes, (CUstream)call->stream);
     bolide__scope_leave(&scope);
     return finish(call, "cuMemcpyDtoHAsync", r);
 }

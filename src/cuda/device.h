@@ -16,7 +16,7 @@
 /* A kernel in memory, ready to launch. */
 typedef struct bolide__kernel {
     bolide__spec spec; /* owns copies of its texts */
-    int ready; /* under the device's lock; 0: being built */
+    int ready;         /* under the device's lock; 0: being built */
     CUmodule module;
     CUfunction function;
     int32_t shared_static;
@@ -43,7 +43,9 @@ typedef struct bolide__table {
 
 /* What was launched, for the message of a fault that comes to light later. */
 typedef struct bolide__last_launch {
-    _Atomic(const char *) entry;
+    _Atomic(const bolide_op *) op; /* NULL: nothing yet */
+    _Atomic(const bolide__program *) program;
+    _Atomic int64_t dims[BOLIDE__MAX_NAMES];
     _Atomic(const bolide__kernel *) kernel;
     _Atomic int64_t grid_x, grid_y, grid_z;
     _Atomic int32_t block;

@@ -133,13 +133,23 @@ const char *bolide__driver_text(const bolide__driver *d, CUresult result, char *
     return text;
 }
 
+bolide_status bolide__driver_status(CUresult result) {
+    switch (result) {
+    case CUDA_SUCCESS:
+        return BOLIDE_OK;
+    case CUDA_ERROR_OUT_OF_MEMORY:
+        return BOLIDE_OUT_OF_MEMORY;
+    case CUDA_ERROR_NO_DEVICE:
+    case CUDA_ERROR_INVALID_DEVICE:
+        return BOLIDE_NO_DEVICE;
+    default:
+        return BOLIDE_DEVICE_FAULT;
+    }
+}
+
 bolide_status bolide__driver_fail(const bolide__driver *d, const char *entry, const char *what,
                                   CUresult result) {
     char text[WHY_BYTES / 2];
-    const bolide_status status = result == CUDA_ERROR_OUT_OF_MEMORY    ? BOLIDE_OUT_OF_MEMORY
-                                 : result == CUDA_ERROR_NO_DEVICE      ? BOLIDE_NO_DEVICE
-                                 : result == CUDA_ERROR_INVALID_DEVICE ? BOLIDE_NO_DEVICE
-                                                                       : BOLIDE_DEVICE_FAULT;
-    return bolide__fail(status, entry, "%s: %s", what,
+    return bolide__fail(bolide__driver_status(result), entry, "%s: %s", what,
                         bolide__driver_text(d, result, text, sizeof text));
 }

@@ -104,24 +104,21 @@ typedef struct CUlaunchConfig {
     X(1, cuModuleGetFunction, (CUfunction * function, CUmodule module, const char *name))          \
     X(1, cuFuncGetAttribute, (int *value, int attribute, CUfunction function))                     \
     X(1, cuFuncSetAttribute, (CUfunction function, int attribute, int value))                      \
-    X(0, cuFuncGetParamInfo,                                                                       \
-      (CUfunction function, size_t index, size_t *offset, size_t *bytes))                          \
+    X(0, cuFuncGetParamInfo, (CUfunction function, size_t index, size_t * offset, size_t * bytes)) \
     X(1, cuLaunchKernelEx,                                                                         \
       (const CUlaunchConfig *config, CUfunction function, void **params, void **extra))            \
     X(1, cuStreamIsCapturing, (CUstream stream, int *status))                                      \
     X(1, cuThreadExchangeStreamCaptureMode, (int *mode))                                           \
     X(1, cuStreamSynchronize, (CUstream stream))                                                   \
-    X(1, cuMemcpyHtoDAsync_v2,                                                                     \
-      (CUdeviceptr to, const void *from, size_t bytes, CUstream stream))                           \
+    X(1, cuMemcpyHtoDAsync_v2, (CUdeviceptr to, const void *from, size_t bytes, CUstream stream))  \
     X(1, cuMemcpyDtoHAsync_v2, (void *to, CUdeviceptr from, size_t bytes, CUstream stream))        \
-    X(1, cuMemcpyDtoDAsync_v2,                                                                     \
-      (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream))                           \
+    X(1, cuMemcpyDtoDAsync_v2, (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream))  \
     X(1, cuMemsetD8Async, (CUdeviceptr to, unsigned char value, size_t bytes, CUstream stream))    \
     X(1, cuMemAlloc_v2, (CUdeviceptr * memory, size_t bytes))                                      \
     X(1, cuMemFree_v2, (CUdeviceptr memory))                                                       \
     X(1, cuMemHostAlloc, (void **memory, size_t bytes, unsigned flags))                            \
     X(1, cuMemFreeHost, (void *memory))                                                            \
-    X(1, cuMemGetInfo_v2, (size_t * free_bytes, size_t *total_bytes))                              \
+    X(1, cuMemGetInfo_v2, (size_t * free_bytes, size_t * total_bytes))                             \
     X(1, cuStreamCreate, (CUstream * stream, unsigned flags))                                      \
     X(1, cuStreamDestroy_v2, (CUstream stream))                                                    \
     X(1, cuStreamWaitEvent, (CUstream stream, CUevent event, unsigned flags))                      \
@@ -145,6 +142,8 @@ typedef struct CUlaunchConfig {
 
 typedef struct bolide__driver {
     int version; /* 12080 for CUDA 12.8 */
+/* A name cannot stand in parentheses where it is declared. */
+/* NOLINTNEXTLINE(bugprone-macro-parentheses) */
 #define BOLIDE__DRIVER_FIELD(required, name, params) CUresult(*name) params;
     BOLIDE__DRIVER_LIST(BOLIDE__DRIVER_FIELD)
 #undef BOLIDE__DRIVER_FIELD
@@ -157,9 +156,10 @@ bolide_status bolide__driver_open(const char *entry, const bolide__driver **out)
 /* Like the above without an error: NULL and a sentence that says why. */
 const bolide__driver *bolide__driver_try(const char **why);
 
+bolide_status bolide__driver_status(CUresult result);
 /* Status and message of a failed driver call. */
-bolide_status bolide__driver_fail(const bolide__driver *driver, const char *entry,
-                                  const char *what, CUresult result);
+bolide_status bolide__driver_fail(const bolide__driver *driver, const char *entry, const char *what,
+                                  CUresult result);
 
 /* The driver's words for a result: "an illegal memory access was encountered
  * (CUDA_ERROR_ILLEGAL_ADDRESS, 700)". Writes into text and returns it. */

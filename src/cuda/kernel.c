@@ -176,8 +176,8 @@ static bolide_status load(const bolide__call *call, struct bolide__cuda_device *
     if (r != CUDA_SUCCESS && info.origin == BOLIDE__FROM_DISK && !capturing) {
         bolide__log(BOLIDE__LOG_COMPILE, "%s: the cached code does not load; compiling again",
                     info.hash);
-        BOLIDE_TRY(bolide__build(entry, device->target, &k->spec, BOLIDE__BUILD_FRESH, &binary,
-                                 &info));
+        BOLIDE_TRY(
+            bolide__build(entry, device->target, &k->spec, BOLIDE__BUILD_FRESH, &binary, &info));
         r = load_module(device, &binary, k);
         free(binary.code);
     }

@@ -57,12 +57,16 @@ static void log_launch(const bolide__call *call, const bolide__kernel *k, const 
 static void remember(struct bolide__cuda_device *device, const bolide__call *call,
                      const bolide__kernel *k, const bolide__grid *g) {
     bolide__last_launch *last = &device->last;
+    const int names = call->program ? call->program->name_count : 0;
+    for (int i = 0; i < names; i++)
+        atomic_store_explicit(&last->dims[i], call->dims[i], memory_order_relaxed);
+    atomic_store_explicit(&last->program, call->program, memory_order_relaxed);
     atomic_store_explicit(&last->kernel, k, memory_order_relaxed);
     atomic_store_explicit(&last->grid_x, g->x, memory_order_relaxed);
     atomic_store_explicit(&last->grid_y, g->y ? g->y : 1, memory_order_relaxed);
     atomic_store_explicit(&last->grid_z, g->z ? g->z : 1, memory_order_relaxed);
     atomic_store_explicit(&last->block, g->block, memory_order_relaxed);
-    atomic_store_explicit(&last->entry, call->entry_name, memory_order_release);
+    atomic_store_explicit(&last->op, call->op, memory_order_release);
 }
 
 static CUresult launch(const struct bolide__cuda_device *device, const bolide__call *call,

@@ -19,23 +19,24 @@ typedef struct nvrtc_program nvrtc_program;
 enum { NVRTC_SUCCESS = 0, NVRTC_ERROR_COMPILATION = 6, OLDEST_MAJOR = 12, LIST_BYTES = 4096 };
 
 #define NVRTC_LIST(X)                                                                              \
-    X(int, nvrtcVersion, (int *major, int *minor))                                                      \
-    X(const char *, nvrtcGetErrorString, (int result))                                                           \
-    X(int, nvrtcGetNumSupportedArchs, (int *count))                                                     \
-    X(int, nvrtcGetSupportedArchs, (int *archs))                                                        \
-    X(int, nvrtcCreateProgram,                                                                          \
+    X(int, nvrtcVersion, (int *major, int *minor))                                                 \
+    X(const char *, nvrtcGetErrorString, (int result))                                             \
+    X(int, nvrtcGetNumSupportedArchs, (int *count))                                                \
+    X(int, nvrtcGetSupportedArchs, (int *archs))                                                   \
+    X(int, nvrtcCreateProgram,                                                                     \
       (nvrtc_program * *program, const char *text, const char *name, int headers,                  \
        const char *const *header_texts, const char *const *header_names))                          \
-    X(int, nvrtcCompileProgram, (nvrtc_program * program, int count, const char *const *options))       \
-    X(int, nvrtcDestroyProgram, (nvrtc_program * *program))                                             \
-    X(int, nvrtcGetProgramLogSize, (nvrtc_program * program, size_t *bytes))                            \
-    X(int, nvrtcGetProgramLog, (nvrtc_program * program, char *log))                                    \
-    X(int, nvrtcGetCUBINSize, (nvrtc_program * program, size_t *bytes))                                 \
-    X(int, nvrtcGetCUBIN, (nvrtc_program * program, char *code))                                        \
-    X(int, nvrtcGetPTXSize, (nvrtc_program * program, size_t *bytes))                                   \
+    X(int, nvrtcCompileProgram, (nvrtc_program * program, int count, const char *const *options))  \
+    X(int, nvrtcDestroyProgram, (nvrtc_program * *program))                                        \
+    X(int, nvrtcGetProgramLogSize, (nvrtc_program * program, size_t * bytes))                      \
+    X(int, nvrtcGetProgramLog, (nvrtc_program * program, char *log))                               \
+    X(int, nvrtcGetCUBINSize, (nvrtc_program * program, size_t * bytes))                           \
+    X(int, nvrtcGetCUBIN, (nvrtc_program * program, char *code))                                   \
+    X(int, nvrtcGetPTXSize, (nvrtc_program * program, size_t * bytes))                             \
     X(int, nvrtcGetPTX, (nvrtc_program * program, char *code))
 
 static struct functions {
+/* NOLINTNEXTLINE(bugprone-macro-parentheses) */
 #define NVRTC_FIELD(type, name, params) type(*name) params;
     NVRTC_LIST(NVRTC_FIELD)
 #undef NVRTC_FIELD
@@ -79,8 +80,8 @@ static int read_numbers(int driver_major, char *verdict, size_t bytes) {
     }
     if (driver_major && major > driver_major) {
         snprintf(verdict, bytes,
-                 "passed over: version %d.%d is newer than the driver, which supports CUDA %d", major,
-                 minor, driver_major);
+                 "passed over: version %d.%d is newer than the driver, which supports CUDA %d",
+                 major, minor, driver_major);
         return 0;
     }
     if (f.nvrtcGetNumSupportedArchs(&count) != NVRTC_SUCCESS || count < 1 ||
@@ -102,10 +103,9 @@ int bolide__nvrtc_load(const char *path, int driver_major, char *verdict, size_t
         snprintf(verdict, bytes, "not loaded: %s", why ? why : "no reason given");
         return 0;
     }
-    if (!fill_table(library, verdict, bytes) || !read_numbers(driver_major, verdict, bytes)) {
-        dlclose(library);
+    /* A library that is passed over stays open: NVRTC loses memory when it is closed. */
+    if (!fill_table(library, verdict, bytes) || !read_numbers(driver_major, verdict, bytes))
         return 0;
-    }
     /* The file behind a bare name, for messages. */
     Dl_info info;
     void *address = NULL;
@@ -123,16 +123,17 @@ static bolide_status fail_missing(const char *entry) {
     list[0] = '\0';
     for (int i = 0; bolide__nvrtc_seen(i); i++) {
         const bolide__nvrtc_place *place = bolide__nvrtc_seen(i);
-        const int n = snprintf(list + used, sizeof list - used, "\n    %s: %s", place->path,
-                               place->verdict);
+        const int n =
+            snprintf(list + used, sizeof list - used, "\n    %s: %s", place->path, place->verdict);
         if (n < 0 || (size_t)n >= sizeof list - used)
             break;
         used += (size_t)n;
     }
-    return bolide__fail(BOLIDE_NO_DEVICE, entry,
-                        "NVRTC 12 or 13 is missing; set BOLIDE_NVRTC to the path of libnvrtc.so, or "
-                        "install the Python package nvidia-cuda-nvrtc; looked at:%s",
-                        list);
+    return bolide__fail(
+        BOLIDE_NO_DEVICE, entry,
+        "NVRTC 12 or 13 is missing; set BOLIDE_NVRTC to the path of libnvrtc.so, or "
+        "install the Python package nvidia-cuda-nvrtc; looked at:%s",
+        list);
 }
 
 const bolide__nvrtc *bolide__nvrtc_try(void) {

@@ -58,7 +58,8 @@ bolide_status bolide__nvrtc_compile(const char *entry, const bolide__nvrtc_input
                                     bolide__nvrtc_output *out);
 
 /* Used by the search alone: opens one file and fills the table of functions. Returns 1 if it is a
- * compiler that serves a driver of major version driver_major (0: no driver); writes the verdict. */
+ * compiler that serves a driver of major version driver_major (0: no driver); writes the verdict.
+ */
 int bolide__nvrtc_load(const char *path, int driver_major, char *verdict, size_t bytes);
 /* Calls load on each candidate until one serves. */
 int bolide__nvrtc_search(void);

@@ -42,14 +42,20 @@ static int try_path(const char *path, int driver_major) {
     return bolide__nvrtc_load(path, driver_major, place->verdict, sizeof place->verdict);
 }
 
-/* Matches of a pattern from last to first: higher versions sort behind lower ones. A pattern
- * without a match is kept as well, so that a user sees that the place was looked at. */
+/* Matches of a pattern, version 13 before 12, and of equal ones the last first: newer toolkits sort
+ * behind older ones. A pattern without a match is kept as well, so that a user sees that the place
+ * was looked at. */
 static int try_pattern(const char *pattern, int driver_major) {
     glob_t found;
     int used = 0;
     if (glob(pattern, 0, NULL, &found) == 0) {
-        for (size_t i = found.gl_pathc; i-- > 0 && !used;)
-            used = try_path(found.gl_pathv[i], driver_major);
+        for (char version = '3'; version >= '2'; version--) {
+            for (size_t i = found.gl_pathc; i-- > 0 && !used;) {
+                const char *path = found.gl_pathv[i];
+                if (path[strlen(path) - 1] == version)
+                    used = try_path(path, driver_major);
+            }
+        }
         globfree(&found);
     } else if (!was_seen(pattern) && seen_count < BOLIDE__NVRTC_SEEN) {
         bolide__nvrtc_place *place = &seen[seen_count++];

@@ -18,6 +18,7 @@ enum { PATH_BYTES = 1280, NAME_BYTES = 160 };
 typedef struct set_node {
     bolide__source_set set;
     char path[NAME_BYTES]; /* as the spec has it */
+    char name[NAME_BYTES]; /* below src */
     struct set_node *next;
 } set_node;
 
@@ -38,8 +39,7 @@ static const char *read_checkout(const char *name) {
             return f->text;
     }
     char path[PATH_BYTES];
-    const int n =
-        snprintf(path, sizeof path, "%s/src/%s", bolide__environment()->kernel_dir, name);
+    const int n = snprintf(path, sizeof path, "%s/src/%s", bolide__environment()->kernel_dir, name);
     FILE *in = n < (int)sizeof path ? fopen(path, "rb") : NULL;
     if (!in)
         return NULL;
@@ -72,8 +72,8 @@ static int ends_with(const char *name, const char *end) {
  * embeds; taking the same ones gives the same hash for the same text. */
 static const char *find_text(const char *name) {
     if (bolide__environment()->kernel_dir) {
-        const int device = ends_with(name, ".cu") || ends_with(name, ".cuh") ||
-                           ends_with(name, "_internal.h");
+        const int device =
+            ends_with(name, ".cu") || ends_with(name, ".cuh") || ends_with(name, "_internal.h");
         return device ? read_checkout(name) : NULL;
     }
     for (int i = 0; i < bolide__embedded_count; i++) {
@@ -139,7 +139,6 @@ static int fill(bolide__source_set *set, const char *name, const char *text) {
 static void free_set(set_node *node) {
     for (int i = 0; i < node->set.header_count; i++)
         free((char *)node->set.header_names[i]);
-    free((char *)node->set.name);
     free(node);
 }
 
@@ -158,19 +157,16 @@ static bolide_status make_set(const char *entry, const char *path, set_node **ou
                             dir ? "below BOLIDE_KERNEL_DIR, which is " : "in the library",
                             dir ? dir : "");
     set_node *node = calloc(1, sizeof *node);
-    char *kept = strdup(name);
-    if (!node || !kept) {
-        free(node);
-        free(kept);
+    if (!node)
         return bolide__fail(BOLIDE_OUT_OF_MEMORY, entry, "no memory for the sources of %s", path);
-    }
-    if (!fill(&node->set, kept, text)) {
+    snprintf(node->path, sizeof node->path, "%s", path);
+    snprintf(node->name, sizeof node->name, "%s", name);
+    if (!fill(&node->set, node->name, text)) {
         free_set(node);
         return bolide__fail(BOLIDE_INTERNAL, entry,
                             "no memory, or more than %d files, for the sources of %s",
                             BOLIDE__MAX_HEADERS, path);
     }
-    snprintf(node->path, sizeof node->path, "%s", path);
     *out = node;
     return BOLIDE_OK;
 }
@@ -184,12 +180,12 @@ bolide_status bolide__source_find(const char *entry, const char *path,
         node = node->next;
     if (!node) {
         status = make_set(entry, path, &node);
-        if (status == BOLIDE_OK) {
+        if (node) {
             node->next = sets;
             sets = node;
         }
     }
-    if (status == BOLIDE_OK)
+    if (node)
         *out = &node->set;
     pthread_mutex_unlock(&lock);
     return status;

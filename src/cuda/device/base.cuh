@@ -32,9 +32,10 @@ constexpr int64_t F64 = 1 << 0, F32 = 1 << 1, F16 = 1 << 2, BF16 = 1 << 3, F8_E4
                   I8 = 1 << 10, U16 = 1 << 11, I16 = 1 << 12, U32 = 1 << 13, I32 = 1 << 14,
                   U64 = 1 << 15, I64 = 1 << 16;
 
-constexpr float INFINITE = __builtin_huge_valf();
+constexpr float INFINITE = __builtin_bit_cast(float, 0x7f800000);
 
-/* ---- types ------------------------------------------------------------------------------------ */
+/* ---- types ------------------------------------------------------------------------------------
+ */
 
 struct f16 {
     uint16_t bits;
@@ -61,59 +62,26 @@ struct float2_t {
 
 /* The type of a dtype's elements in memory: element<BF16>::type. */
 template <int64_t DT> struct element;
-template <> struct element<F64> {
-    using type = double;
-};
-template <> struct element<F32> {
-    using type = float;
-};
-template <> struct element<F16> {
-    using type = f16;
-};
-template <> struct element<BF16> {
-    using type = bf16;
-};
-template <> struct element<F8_E4M3FN> {
-    using type = e4m3;
-};
-template <> struct element<F8_E5M2> {
-    using type = e5m2;
-};
-template <> struct element<F8_E8M0> {
-    using type = e8m0;
-};
-template <> struct element<F4_E2M1> {
-    using type = e2m1x2;
-};
-template <> struct element<BOOL> {
-    using type = uint8_t;
-};
-template <> struct element<U8> {
-    using type = uint8_t;
-};
-template <> struct element<I8> {
-    using type = int8_t;
-};
-template <> struct element<U16> {
-    using type = uint16_t;
-};
-template <> struct element<I16> {
-    using type = int16_t;
-};
-template <> struct element<U32> {
-    using type = uint32_t;
-};
-template <> struct element<I32> {
-    using type = int32_t;
-};
-template <> struct element<U64> {
-    using type = uint64_t;
-};
-template <> struct element<I64> {
-    using type = int64_t;
-};
+template <> struct element<F64> { using type = double; };
+template <> struct element<F32> { using type = float; };
+template <> struct element<F16> { using type = f16; };
+template <> struct element<BF16> { using type = bf16; };
+template <> struct element<F8_E4M3FN> { using type = e4m3; };
+template <> struct element<F8_E5M2> { using type = e5m2; };
+template <> struct element<F8_E8M0> { using type = e8m0; };
+template <> struct element<F4_E2M1> { using type = e2m1x2; };
+template <> struct element<BOOL> { using type = uint8_t; };
+template <> struct element<U8> { using type = uint8_t; };
+template <> struct element<I8> { using type = int8_t; };
+template <> struct element<U16> { using type = uint16_t; };
+template <> struct element<I16> { using type = int16_t; };
+template <> struct element<U32> { using type = uint32_t; };
+template <> struct element<I32> { using type = int32_t; };
+template <> struct element<U64> { using type = uint64_t; };
+template <> struct element<I64> { using type = int64_t; };
 
-/* ---- bits ------------------------------------------------------------------------------------- */
+/* ---- bits -------------------------------------------------------------------------------------
+ */
 
 __forceinline__ uint32_t float_bits(float x) {
     return __float_as_uint(x);
@@ -139,7 +107,8 @@ __forceinline__ int64_t ceil_div(int64_t a, int64_t b) {
     return (a + b - 1) / b;
 }
 
-/* ---- to float --------------------------------------------------------------------------------- */
+/* ---- to float ---------------------------------------------------------------------------------
+ */
 
 __forceinline__ float to_float(float x) {
     return x;
@@ -225,7 +194,8 @@ __forceinline__ float2_t e5m2x2_to_floats(uint16_t x) {
     return f16x2_to_floats(((uint32_t)x & 0xff) << 8 | ((uint32_t)x & 0xff00) << 16);
 }
 
-/* ---- from float ------------------------------------------------------------------------------- */
+/* ---- from float -------------------------------------------------------------------------------
+ */
 
 /* from_float<T>(x) for every type above. */
 template <class T> T from_float(float x);
@@ -359,7 +329,8 @@ __forceinline__ uint32_t floats_to_f16x2(float x, float y) {
     return r;
 }
 
-/* ---- programmatic dependent launch ------------------------------------------------------------ */
+/* ---- programmatic dependent launch ------------------------------------------------------------
+ */
 
 /* First thing in a kernel that is launched with .dependent = 1: nothing that an earlier kernel has
  * written may be read, and nothing it reads be written, before. */

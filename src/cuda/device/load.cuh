@@ -9,27 +9,15 @@
 
 #include "cuda/device/base.cuh"
 
-template <class T, int N> struct alignas(sizeof(T) * N) pack {
-    T at[N];
-};
+template <class T, int N> struct alignas(sizeof(T) * N) pack { T at[N]; };
 
 /* A pack seen as machine words. */
 template <int BYTES> struct words;
-template <> struct words<16> {
-    uint32_t a, b, c, d;
-};
-template <> struct words<8> {
-    uint32_t a, b;
-};
-template <> struct words<4> {
-    uint32_t a;
-};
-template <> struct words<2> {
-    uint16_t a;
-};
-template <> struct words<1> {
-    uint8_t a;
-};
+template <> struct words<16> { uint32_t a, b, c, d; };
+template <> struct words<8> { uint32_t a, b; };
+template <> struct words<4> { uint32_t a; };
+template <> struct words<2> { uint16_t a; };
+template <> struct words<1> { uint8_t a; };
 
 template <class To, class From> __forceinline__ To bits_as(const From &from) {
     static_assert(sizeof(To) == sizeof(From), "the same bits in another type");
@@ -105,8 +93,8 @@ template <int N> __forceinline__ void unpack(const pack<e4m3, N> &from, float (&
     if constexpr (N % 2 == 0) {
 #pragma unroll
         for (int i = 0; i < N; i += 2) {
-            const float2_t f = e4m3x2_to_floats(
-                (uint16_t)(from.at[i].bits | (uint32_t)from.at[i + 1].bits << 8));
+            const float2_t f =
+                e4m3x2_to_floats((uint16_t)(from.at[i].bits | (uint32_t)from.at[i + 1].bits << 8));
             to[i] = f.x;
             to[i + 1] = f.y;
         }

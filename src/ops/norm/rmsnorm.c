@@ -59,8 +59,8 @@ static int64_t load_width(const bolide__rmsnorm_params *p, int64_t elem_bytes) {
 static const struct layout {
     int32_t chunks, threads, per, rows;
 } layouts[] = {
-    {8, 8, 1, 16},    {16, 16, 1, 8},   {32, 32, 1, 4},    {64, 32, 2, 4},
-    {128, 32, 4, 4},  {256, 128, 2, 1}, {512, 256, 2, 1},  {1024, 256, 4, 1},
+    {8, 8, 1, 16},     {16, 16, 1, 8},     {32, 32, 1, 4},     {64, 32, 2, 4},
+    {128, 32, 4, 4},   {256, 128, 2, 1},   {512, 256, 2, 1},   {1024, 256, 4, 1},
     {2048, 512, 4, 1}, {4096, 1024, 4, 1}, {8192, 1024, 8, 1}, {INT32_MAX, 1024, 0, 1},
 };
 
@@ -72,9 +72,9 @@ static bolide_status rmsnorm_cuda(const bolide__call *call) {
     while (chunks > l->chunks && l->chunks != INT32_MAX)
         l++;
     bolide__spec s = BOLIDE_SPEC("norm/rmsnorm.cu", "bolide_rmsnorm");
-    bolide__spec_add(&s, "DT", p.dtype);                       /* 3 values */
-    bolide__spec_add(&s, "VEC", load_width(&p, elem_bytes));   /* 4 values */
-    bolide__spec_add(&s, "THREADS", l->threads);               /* 12 pairs with PER and ROWS */
+    bolide__spec_add(&s, "DT", p.dtype);                     /* 3 values */
+    bolide__spec_add(&s, "VEC", load_width(&p, elem_bytes)); /* 4 values */
+    bolide__spec_add(&s, "THREADS", l->threads);             /* 12 pairs with PER and ROWS */
     bolide__spec_add(&s, "PER", l->per);
     bolide__spec_add(&s, "ROWS", l->rows);
     /* Enough blocks for 1,536 threads a multiprocessor, each with the same number of rows. */

@@ -141,8 +141,8 @@ void rows_in_registers(const bolide__rmsnorm_params &p, float *scratch) {
     auto read = [&](int64_t row) {
 #pragma unroll
         for (int k = 0; k < N; k++)
-            next[k] = row < p.rows ? read_chunk(input_row(p, row), thread + k * THREADS, p.d)
-                                   : chunk{};
+            next[k] =
+                row < p.rows ? read_chunk(input_row(p, row), thread + k * THREADS, p.d) : chunk{};
     };
 
     int64_t first = (int64_t)blockIdx.x * ROWS;
