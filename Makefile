@@ -41,7 +41,7 @@ clang-build: ## build all with clang, warnings are errors
 	@$(SETUP) $(BUILD_NEEDS) clang
 	@$(call build,clang,build/clang)
 
-check: format-check lint test gate ## before a commit: format, lint, tests with gcc and clang
+check: format-check lint test ## before a commit: format, lint, tests with gcc and clang
 	@$(MAKE) clang-build
 	@tests/run.sh build/clang $(CTEST)
 
@@ -60,6 +60,17 @@ check-full: check ## check, and tests on aarch64 under qemu-user
 	@$(SETUP) $(BUILD_NEEDS) aarch64
 	@$(call build,aarch64,build/aarch64)
 	@QEMU_LD_PREFIX=/usr/aarch64-linux-gnu TEST_TIMEOUT=3600 tests/run.sh build/aarch64 $(CTEST)
+
+bench: all ## time every problem on the CPU; PEERS=1 against torch as well
+	@python3 bench/compare.py $(if $(PEERS),,--ours)
+
+bench-gpu: all ## time every problem on the GPU
+	@python3 bench/compare.py --ours --backend cuda
+
+fuzz: ## fuzz for T seconds in all; inputs are kept in .cache/fuzz
+	@$(SETUP) $(BUILD_NEEDS) fuzzer
+	@$(call build,fuzz,build/fuzz)
+	@tests/fuzz/run.sh build/fuzz $(T)
 
 install: all ## install to PREFIX (/usr/local)
 	@cmake --install build --prefix $(PREFIX)

@@ -69,7 +69,7 @@ static void test_hit_and_copy(void) {
     snprintf(spec, sizeof spec, "%.*s.spec", (int)strlen(found) - 6, found);
     char *text = read_all(spec, &bytes);
     text[bytes < 65535 ? bytes : 65535] = '\0';
-    check(strstr(text, "source ops/norm/rmsnorm.cu") && strstr(text, "DT = 8") &&
+    check(strstr(text, "source ops/norm/rmsnorm.cu") && strstr(text, "INPUT = 8") &&
               strstr(text, "compiled by nvrtc 13.0"),
           "the description can be read");
     free(text);

@@ -244,7 +244,7 @@ static void test_fault(void) {
     check_message("an illegal memory access was encountered (CUDA_ERROR_ILLEGAL_ADDRESS, 700)",
                   "the driver's words");
     check_message("last launched: rmsnorm n=3 d=128", "the problem that was launched last");
-    check_message("norm/rmsnorm.cu bolide_rmsnorm DT=8", "and its spec");
+    check_message("norm/rmsnorm.cu bolide_rmsnorm INPUT=8", "and its spec");
     bolide_context_destroy(ctx);
     remove_folder(dir);
 }

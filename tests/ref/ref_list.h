@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 REF_OP(rmsnorm)
 REF_OP(get_seq_lens)
 REF_OP(get_batch_indices_positions)

@@ -95,15 +95,15 @@ __forceinline__ bool is_nan(float x) {
     return x != x;
 }
 
-template <class T> __forceinline__ T smaller(T a, T b) {
+template <class T> constexpr __forceinline__ T smaller(T a, T b) {
     return a < b ? a : b;
 }
 
-template <class T> __forceinline__ T larger(T a, T b) {
+template <class T> constexpr __forceinline__ T larger(T a, T b) {
     return a > b ? a : b;
 }
 
-__forceinline__ int64_t ceil_div(int64_t a, int64_t b) {
+constexpr __forceinline__ int64_t ceil_div(int64_t a, int64_t b) {
     return (a + b - 1) / b;
 }
 

@@ -82,6 +82,21 @@ template <class P> __forceinline__ void store_stream(void *address, const P &val
     }
 }
 
+/* Makes the compiler forget where a value comes from. Floats that were unpacked from it earlier are
+ * then unpacked again instead of being kept, which takes twice the registers. */
+template <class P> __forceinline__ void forget_origin(P &value) {
+    if constexpr (sizeof(P) % 4 == 0) {
+        struct {
+            uint32_t at[sizeof(P) / 4];
+        } w;
+        memcpy(&w, &value, sizeof w);
+#pragma unroll
+        for (int i = 0; i < (int)(sizeof(P) / 4); i++)
+            asm volatile("" : "+r"(w.at[i]));
+        memcpy(&value, &w, sizeof w);
+    }
+}
+
 /* A pack as floats and back; 16-bit types convert in pairs where the chip has the instruction. */
 template <class T, int N> __forceinline__ void unpack(const pack<T, N> &from, float (&to)[N]) {
 #pragma unroll

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// rmsnorm on the GPU: a group of THREADS neighbours holds a whole row in registers, PER chunks of
-// 16 bytes each, so memory sees one read and one write; that traffic is the limit. A block has ROWS
-// groups and walks over the rows; the next row is loaded before the present one is reduced. Rows
-// too long for registers (PER 0) are read twice, the second time mostly from L2.
+// RMS norm and its relatives on the GPU (norm_internal.h has the formula). A group of THREADS
+// neighbours holds a whole row in registers, PER chunks of up to 16 bytes each, so memory sees one
+// read and one write; that traffic is the limit. A block has ROWS groups and walks over the rows;
+// the next row is loaded before the present one is reduced. Rows too long for registers (PER 0) are
+// read twice, the second time mostly from L2.
 //
-// Which thread holds which element depends on d alone, not on the number of rows and not on their
-// alignment, which only changes how wide a load is: a row gives the same bits in any batch.
+// Which thread holds which element depends on d and the dtypes alone, not on the number of rows and
+// not on their alignment, which only changes how wide a load is: a row gives the same bits in any
+// batch.
 
 #include "cuda/device/base.cuh"
 #include "cuda/device/load.cuh"
@@ -14,57 +16,63 @@
 #include "cuda/device/reduce.cuh"
 #include "ops/norm/norm_internal.h"
 
-#if !defined(SPEC_DT) || !defined(SPEC_VEC) || !defined(SPEC_THREADS) || !defined(SPEC_PER) ||     \
-    !defined(SPEC_ROWS)
-#error "DT: dtype bit, VEC: elements a load, THREADS: of a row, PER: chunks a thread, ROWS: a block"
+#if !defined(SPEC_INPUT) || !defined(SPEC_RESIDUAL) || !defined(SPEC_WEIGHT) ||                    \
+    !defined(SPEC_OUT) || !defined(SPEC_FLAGS) || !defined(SPEC_VEC) || !defined(SPEC_THREADS) ||  \
+    !defined(SPEC_PER) || !defined(SPEC_ROWS)
+#error "INPUT RESIDUAL WEIGHT OUT: dtype bits; FLAGS; VEC THREADS PER ROWS: how a row is spread"
 #endif
-constexpr int64_t DT = SPEC_DT;       /* F16, BF16, F32 */
-constexpr int VEC = SPEC_VEC;         /* 1, 2, 4, 8; divides d */
-constexpr int THREADS = SPEC_THREADS; /* 8, 16, 32, 128, 256, 512, 1024 */
-constexpr int PER = SPEC_PER;         /* 1, 2, 4, 8; 0: read twice */
-constexpr int ROWS = SPEC_ROWS;       /* 1, 4, 8, 16 */
-static_assert(DT == F16 || DT == BF16 || DT == F32, "a float type");
+constexpr int64_t INPUT = SPEC_INPUT;
+constexpr int64_t RESIDUAL = SPEC_RESIDUAL; /* 0: none */
+constexpr int64_t WEIGHT = SPEC_WEIGHT;
+constexpr int64_t OUT = SPEC_OUT;
+constexpr bool SILU = SPEC_FLAGS & BOLIDE__RMSNORM_SILU;
+constexpr bool SCALED = SPEC_FLAGS & BOLIDE__RMSNORM_SCALED;
+constexpr bool BLOCKS = SPEC_FLAGS & BOLIDE__RMSNORM_BLOCKS;
+constexpr int VEC = SPEC_VEC;         /* elements a load: a power of two that divides d */
+constexpr int THREADS = SPEC_THREADS; /* of a row: 8, 16, 32, 128, 256, 512, 1024 */
+constexpr int PER = SPEC_PER;         /* chunks a thread: 1, 2, 4; 0: read twice */
+constexpr int ROWS = SPEC_ROWS;       /* of a block: 1, 4, 8, 16 */
 static_assert(THREADS * ROWS <= 1024 && THREADS * ROWS % 32 == 0, "whole warps");
+static_assert(!BLOCKS || RESIDUAL == INPUT, "block quantisation adds a residual of one dtype");
 
-using elem = element<DT>::type;
-constexpr int CHUNK = 16 / sizeof(elem);
+using input_t = element<INPUT>::type;
+using residual_t = element<RESIDUAL ? RESIDUAL : INPUT>::type;
+using weight_t = element<WEIGHT>::type;
+using out_t = element<OUT>::type;
+
+/* Elements that a thread holds side by side: 16 bytes of the widest type. */
+constexpr int WIDEST = larger(larger((int)sizeof(input_t), (int)sizeof(residual_t)),
+                              larger((int)sizeof(weight_t), (int)sizeof(out_t)));
+constexpr int CHUNK = 16 / WIDEST;
 static_assert(VEC >= 1 && CHUNK % VEC == 0, "whole loads");
 constexpr int BLOCK = THREADS * ROWS;
-/* Two rows at once need twice the registers. */
-constexpr bool AHEAD = PER <= 4;
-using chunk = pack<elem, CHUNK>;
-using vec = pack<elem, VEC>;
+/* 1024 threads have 64 registers each, which is not enough for two rows. */
+constexpr bool AHEAD = BLOCK <= 512;
 
 /* Chunk i of a row; elements past the end are zeros. */
-chunk read_chunk(const elem *row, int64_t i, int64_t d) {
+template <class T> pack<T, CHUNK> read_chunk(const T *row, int64_t i, int64_t d) {
+    pack<T, CHUNK> c = {};
     if constexpr (VEC == CHUNK) {
-        return i * CHUNK < d ? load_stream<chunk>(row + i * CHUNK) : chunk{};
+        if (i * CHUNK < d)
+            c = load_stream<pack<T, CHUNK>>(row + i * CHUNK);
     } else {
-        chunk c = {};
 #pragma unroll
         for (int k = 0; k < CHUNK; k += VEC) {
             if (i * CHUNK + k < d) {
-                const vec v = load<vec>(row + i * CHUNK + k);
+                const pack<T, VEC> v = load<pack<T, VEC>>(row + i * CHUNK + k);
 #pragma unroll
                 for (int j = 0; j < VEC; j++)
                     c.at[k + j] = v.at[j];
             }
         }
-        return c;
     }
+    return c;
 }
 
-chunk read_weight(const elem *weight, int64_t i, int64_t d) {
-    if constexpr (VEC == CHUNK)
-        return i * CHUNK < d ? load<chunk>(weight + i * CHUNK) : chunk{};
-    else
-        return read_chunk(weight, i, d);
-}
-
-void write_chunk(elem *row, int64_t i, int64_t d, const chunk &c) {
+template <class T> void write_chunk(T *row, int64_t i, int64_t d, const pack<T, CHUNK> &c) {
 #pragma unroll
     for (int k = 0; k < CHUNK; k += VEC) {
-        vec v;
+        pack<T, VEC> v;
 #pragma unroll
         for (int j = 0; j < VEC; j++)
             v.at[j] = c.at[k + j];
@@ -73,13 +81,51 @@ void write_chunk(elem *row, int64_t i, int64_t d, const chunk &c) {
     }
 }
 
+/* What is loaded of a row, still in the types of memory. */
+struct loaded {
+    pack<input_t, CHUNK> input;
+    pack<residual_t, CHUNK> residual; /* not used without one */
+};
+
+/* Numbers that are the same for all rows. */
+struct constants {
+    float in_scale, out_scale, limit, bias, eps, d;
+};
+
+constants read_constants(const bolide__rmsnorm_params &p) {
+    constants c = {1.0f, 1.0f, INFINITE, p.weight_bias, p.eps, (float)p.d};
+    if constexpr (SCALED) {
+        c.in_scale = p.in_scale.tensor ? *p.in_scale.tensor : p.in_scale.number;
+        const float out = p.out_scale.tensor ? *p.out_scale.tensor : p.out_scale.number;
+        c.out_scale = p.out_divides ? 1.0f / out : out;
+        if (p.out_bounded)
+            c.limit = OUT == F16 ? 65504.0f : OUT == BF16 ? 0x1.fep127f : 0x1.fffffep127f;
+    }
+    return c;
+}
+
+/* input * in_scale + residual. */
+void sum_of(const loaded &l, const constants &c, float (&x)[CHUNK]) {
+    unpack(l.input, x);
+    if constexpr (SCALED) {
+#pragma unroll
+        for (int i = 0; i < CHUNK; i++)
+            x[i] *= c.in_scale;
+    }
+    if constexpr (RESIDUAL != 0) {
+        float r[CHUNK];
+        unpack(l.residual, r);
+#pragma unroll
+        for (int i = 0; i < CHUNK; i++)
+            x[i] += r[i];
+    }
+}
+
 /* Four sums side by side, for an addition waits four cycles for the one before. */
 struct square_sum {
     float part[4] = {};
 
-    void add(const chunk &c) {
-        float x[CHUNK];
-        unpack(c, x);
+    void add(const float (&x)[CHUNK]) {
 #pragma unroll
         for (int i = 0; i < CHUNK; i++)
             part[i % 4] = fmaf(x[i], x[i], part[i % 4]);
@@ -90,14 +136,13 @@ struct square_sum {
     }
 };
 
-chunk scaled(const chunk &c, const chunk &weight, float scale) {
-    float x[CHUNK], w[CHUNK];
-    unpack(c, x);
-    unpack(weight, w);
-#pragma unroll
-    for (int i = 0; i < CHUNK; i++)
-        x[i] = x[i] * scale * w[i];
-    return pack_floats<elem>(x);
+float silu(float x) {
+    const float y = x * rcp_fast(1.0f + exp2_fast(-LOG2E * x));
+    return x == -INFINITE ? -0.0f : y;
+}
+
+float bounded(float x, float limit) {
+    return is_nan(x) ? x : fminf(fmaxf(x, -limit), limit);
 }
 
 /* Sum over the threads of a row; all groups of a block call together. */
@@ -108,24 +153,79 @@ float row_sum(float x, float *scratch) {
         return group_sum<THREADS>(x, scratch);
 }
 
-int64_t row_offset(const bolide__rmsnorm_params &p, int64_t row, int64_t stride_n,
-                   int64_t stride_h) {
-    if (p.h == 1)
-        return row * stride_n;
-    /* A 64-bit division costs as much as the rest of a short row. */
-    if (p.rows <= 0xffffffffll) {
-        const int64_t n = (uint32_t)row / (uint32_t)p.h;
-        return n * stride_n + (row - n * p.h) * stride_h;
+/* The pointers of one row. */
+struct row_pointers {
+    const input_t *input;
+    residual_t *residual;
+    out_t *out;
+    input_t *normed;
+};
+
+row_pointers row_at(const bolide__rmsnorm_params &p, int64_t row) {
+    int64_t n = row, h = 0;
+    if (p.h != 1) {
+        /* A 64-bit division costs as much as the rest of a short row. */
+        n = p.rows <= 0xffffffffll ? (int64_t)((uint32_t)row / (uint32_t)p.h) : row / p.h;
+        h = row - n * p.h;
     }
-    return row / p.h * stride_n + row % p.h * stride_h;
+    return {static_cast<const input_t *>(p.input.data) + n * p.input.n + h * p.input.h,
+            static_cast<residual_t *>(p.residual.data) + n * p.residual.n + h * p.residual.h,
+            static_cast<out_t *>(p.out.data) + n * p.out.n + h * p.out.h,
+            static_cast<input_t *>(p.normed.data) + n * p.normed.n};
 }
 
-const elem *input_row(const bolide__rmsnorm_params &p, int64_t row) {
-    return static_cast<const elem *>(p.input) + row_offset(p, row, p.input_n, p.input_h);
+loaded read_row(const row_pointers &row, int64_t i, int64_t d) {
+    loaded l = {};
+    l.input = read_chunk(row.input, i, d);
+    if constexpr (RESIDUAL != 0)
+        l.residual = read_chunk<residual_t>(row.residual, i, d);
+    return l;
 }
 
-elem *output_row(const bolide__rmsnorm_params &p, int64_t row) {
-    return static_cast<elem *>(p.out) + row_offset(p, row, p.out_n, p.out_h);
+/* Stores chunk i of a row, x in floats. All threads call, for block quantisation takes a maximum
+ * over neighbours; d is 0 where there is no row, and then nothing is stored. */
+void finish_chunk(const bolide__rmsnorm_params &p, const row_pointers &row, int64_t number,
+                  int64_t i, int64_t d, const constants &c, float scale, float (&x)[CHUNK]) {
+    if constexpr (RESIDUAL != 0)
+        write_chunk(row.residual, i, d, pack_floats<residual_t>(x));
+    const weight_t *weight = static_cast<const weight_t *>(p.weight);
+    pack<weight_t, CHUNK> packed_weight = {};
+    if constexpr (VEC == CHUNK) {
+        if (i * CHUNK < d)
+            packed_weight = load<pack<weight_t, CHUNK>>(weight + i * CHUNK);
+    } else {
+        packed_weight = read_chunk(weight, i, d);
+    }
+    float w[CHUNK];
+    unpack(packed_weight, w);
+#pragma unroll
+    for (int k = 0; k < CHUNK; k++) {
+        x[k] = x[k] * scale * (w[k] + c.bias);
+        if constexpr (SILU)
+            x[k] = silu(x[k]);
+        if constexpr (SCALED)
+            x[k] = bounded(x[k] * c.out_scale, c.limit);
+    }
+    if constexpr (BLOCKS) {
+        /* Values are quantised as they were stored. NaN does not count for the scale. */
+        const pack<input_t, CHUNK> normed = pack_floats<input_t>(x);
+        write_chunk(row.normed, i, d, normed);
+        unpack(normed, x);
+        float most = BOLIDE__QUANT_FLOOR;
+#pragma unroll
+        for (int k = 0; k < CHUNK; k++)
+            most = fmaxf(most, fabsf(x[k]));
+        constexpr int NEIGHBOURS = BOLIDE__QUANT_BLOCK / CHUNK;
+        static_assert(NEIGHBOURS <= 32, "a block of values lies in one warp");
+        const float block_scale = lanes_max<NEIGHBOURS>(most) / 448.0f;
+        if (i % NEIGHBOURS == 0 && i * CHUNK < d)
+            p.block_scale[i / NEIGHBOURS * p.block_scale_b + number * p.block_scale_n] =
+                block_scale;
+#pragma unroll
+        for (int k = 0; k < CHUNK; k++)
+            x[k] = x[k] / block_scale;
+    }
+    write_chunk(row.out, i, d, pack_floats<out_t>(x));
 }
 
 void rows_in_registers(const bolide__rmsnorm_params &p, float *scratch) {
@@ -133,16 +233,16 @@ void rows_in_registers(const bolide__rmsnorm_params &p, float *scratch) {
     const int thread = threadIdx.x % THREADS;
     const int group = threadIdx.x / THREADS;
     const int64_t step = (int64_t)gridDim.x * ROWS;
-    const float eps = (float)p.eps, d = (float)p.d;
-    const elem *weight = static_cast<const elem *>(p.weight);
-    chunk next[N];
+    const constants c = read_constants(p);
+    loaded next[N];
 
     /* A row past the end is zeros: whole blocks walk together, for the reduction has a barrier. */
     auto read = [&](int64_t row) {
+        const bool there = row < p.rows;
+        const row_pointers from = row_at(p, there ? row : 0);
 #pragma unroll
         for (int k = 0; k < N; k++)
-            next[k] =
-                row < p.rows ? read_chunk(input_row(p, row), thread + k * THREADS, p.d) : chunk{};
+            next[k] = read_row(from, thread + k * THREADS, there ? p.d : 0);
     };
 
     int64_t first = (int64_t)blockIdx.x * ROWS;
@@ -152,23 +252,29 @@ void rows_in_registers(const bolide__rmsnorm_params &p, float *scratch) {
         const int64_t row = first + group;
         if (!AHEAD)
             read(row);
-        chunk now[N];
+        /* Without a residual the types of memory are the smaller state to keep. */
+        loaded now[N];
+        float x[N][CHUNK];
         square_sum sum;
 #pragma unroll
         for (int k = 0; k < N; k++) {
             now[k] = next[k];
-            sum.add(now[k]);
+            forget_origin(now[k].input);
+            sum_of(now[k], c, x[k]);
+            sum.add(x[k]);
         }
         if (AHEAD && first + step < p.rows)
             read(row + step);
-        const float scale = rsqrt_fast(row_sum(sum.total(), scratch) / d + eps);
-        if (row < p.rows) {
-            elem *to = output_row(p, row);
+        const float scale = rsqrt_fast(row_sum(sum.total(), scratch) / c.d + c.eps);
+        const bool there = row < p.rows;
+        const row_pointers to = row_at(p, there ? row : 0);
 #pragma unroll
-            for (int k = 0; k < N; k++) {
-                const int i = thread + k * THREADS;
-                write_chunk(to, i, p.d, scaled(now[k], read_weight(weight, i, p.d), scale));
+        for (int k = 0; k < N; k++) {
+            if constexpr (RESIDUAL == 0) {
+                forget_origin(now[k].input);
+                sum_of(now[k], c, x[k]);
             }
+            finish_chunk(p, to, row, thread + k * THREADS, there ? p.d : 0, c, scale, x[k]);
         }
         if constexpr (THREADS > 32)
             __syncthreads();
@@ -178,21 +284,25 @@ void rows_in_registers(const bolide__rmsnorm_params &p, float *scratch) {
 /* One row a block. Each element is read a second time by the thread that writes it, so the output
  * may be the input. */
 void rows_read_twice(const bolide__rmsnorm_params &p, float *scratch) {
+    const constants c = read_constants(p);
     const int64_t chunks = ceil_div(p.d, CHUNK);
-    const elem *weight = static_cast<const elem *>(p.weight);
-    for (int64_t row = blockIdx.x; row < p.rows; row += gridDim.x) {
-        const elem *from = input_row(p, row);
-        elem *to = output_row(p, row);
+    for (int64_t number = blockIdx.x; number < p.rows; number += gridDim.x) {
+        const row_pointers row = row_at(p, number);
         square_sum sum;
 #pragma unroll 4
-        for (int64_t i = threadIdx.x; i < chunks; i += THREADS)
-            sum.add(read_chunk(from, i, p.d));
-        const float total = row_sum(sum.total(), scratch);
-        const float scale = rsqrt_fast(total / (float)p.d + (float)p.eps);
-#pragma unroll 4
-        for (int64_t i = threadIdx.x; i < chunks; i += THREADS)
-            write_chunk(to, i, p.d,
-                        scaled(read_chunk(from, i, p.d), read_weight(weight, i, p.d), scale));
+        for (int64_t i = threadIdx.x; i < chunks; i += THREADS) {
+            float x[CHUNK];
+            sum_of(read_row(row, i, p.d), c, x);
+            sum.add(x);
+        }
+        const float scale = rsqrt_fast(row_sum(sum.total(), scratch) / c.d + c.eps);
+        /* All threads make the same number of turns. */
+#pragma unroll 2
+        for (int64_t first = 0; first < chunks; first += THREADS) {
+            float x[CHUNK];
+            sum_of(read_row(row, first + threadIdx.x, p.d), c, x);
+            finish_chunk(p, row, number, first + threadIdx.x, p.d, c, scale, x);
+        }
         __syncthreads();
     }
 }
