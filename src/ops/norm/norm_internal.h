@@ -7,6 +7,7 @@
 #define BOLIDE_OPS_NORM_INTERNAL_H
 
 #ifndef __CUDACC_RTC__
+#include "core/op.h"
 #include "cpu/cpu.h"
 #endif
 
@@ -64,6 +65,12 @@ typedef struct bolide__layernorm_params {
     int64_t h, d;
     float eps;
 } bolide__layernorm_params;
+/* What the device kernel does besides: the last two steps of the formula, block quantisation. */
+enum bolide__rmsnorm_flags {
+    BOLIDE__RMSNORM_SILU = 1,
+    BOLIDE__RMSNORM_SCALED = 2,
+    BOLIDE__RMSNORM_BLOCKS = 4
+};
 
 #ifndef __CUDACC_RTC__
 static inline bolide__rmsnorm_params bolide__rmsnorm_fill(const bolide_tensor *input,
@@ -112,6 +119,9 @@ BOLIDE_CPU_KERNEL(layernorm_rows, ROWS);
 BOLIDE_CPU_KERNEL(layernorm_quant_rows, ROWS);
 BOLIDE_CPU_KERNEL(dit_layernorm_rows, ROWS);
 #undef ROWS
+
+bolide_status bolide__rmsnorm_launch(const bolide__call *call, const bolide__rmsnorm_params *p,
+                                     int64_t flags);
 #endif
 
 #endif
