@@ -12,7 +12,8 @@
 //     input=f16            the dtype of a tensor; passes it if it is optional
 //     lse=given lse=none   passes or omits an optional tensor
 //     out=input            the memory of another tensor, in place
-//     k_scale=tensor       a number-or-tensor as a tensor; k_scale=0.5 as a number
+//     k_scale=tensor       a number-or-tensor as a tensor; k_scale=0.5 as a number; a property of
+//                          the tensor (seed.dtype=i64) also makes it one
 //     x=bf16               the dtype of the first floating input
 //     seed=1               of the random values
 //     input.pad=8          elements behind each row of the last dimension

@@ -46,6 +46,15 @@ int case_add_list(driver_case *c, bolide_phase phase, const bolide_param *row, i
     return 0;
 }
 
+int case_has_property(const driver_case *c, const char *name) {
+    char prefix[PROBLEM_NAME + 1];
+    const size_t n = (size_t)snprintf(prefix, sizeof prefix, "%.60s.", name);
+    for (int32_t i = 0; i < c->keys.count; i++)
+        if (!strncmp(c->keys.key[i].name, prefix, n))
+            return 1;
+    return 0;
+}
+
 /* Passed: what must be, and optional ones that a key gives. */
 static int is_passed(const driver_case *c, const bolide_param *row) {
     const char *value = problem_get(&c->keys, row->name);
@@ -53,15 +62,8 @@ static int is_passed(const driver_case *c, const bolide_param *row) {
     if (value && !strcmp(value, "none"))
         return 0;
     if (case_is_or_tensor(row->kind))
-        return value && !problem_double(value, &number);
-    if (!(row->flags & BOLIDE_OPTIONAL) || value)
-        return 1;
-    char prefix[PROBLEM_NAME + 1];
-    const size_t n = (size_t)snprintf(prefix, sizeof prefix, "%.60s.", row->name);
-    for (int32_t i = 0; i < c->keys.count; i++)
-        if (!strncmp(c->keys.key[i].name, prefix, n))
-            return 1;
-    return 0;
+        return (value && !problem_double(value, &number)) || case_has_property(c, row->name);
+    return !(row->flags & BOLIDE_OPTIONAL) || value || case_has_property(c, row->name);
 }
 
 int case_add_tensors(driver_case *c) {
