@@ -33,13 +33,17 @@ int64_t case_find_dim(const driver_case *c, const char *name, int32_t length);
 /* Refuses keys that mean nothing; reads numbers and dimensions into the case. */
 int case_read_keys(driver_case *c);
 
-/* ---- shape.c: presence, dtype, shape and strides ---------------------------------------------- */
+/* ---- shape.c: presence, dtype, shape and strides ----------------------------------------------
+ */
 
+/* 1 if a key gives a property of that tensor: "seed.dtype". */
+int case_has_property(const driver_case *c, const char *name);
 int case_add_tensors(driver_case *c);
 int case_add_list(driver_case *c, bolide_phase phase, const bolide_param *row, int64_t count);
 int case_resolve_tensors(driver_case *c);
 
-/* ---- values.c: memory and values -------------------------------------------------------------- */
+/* ---- values.c: memory and values --------------------------------------------------------------
+ */
 
 /* Element of the tensor's memory, counted from the data pointer, that holds a logical element. */
 int64_t case_place(const driver_tensor *t, int64_t index);
@@ -54,7 +58,8 @@ void case_bind(driver_case *c);
 /* Fills output elements with a byte, keeping the gaps. */
 void case_poison(driver_case *c, int byte);
 
-/* ---- memory.c: guards, snapshots, untouched bytes ----------------------------------------------- */
+/* ---- memory.c: guards, snapshots, untouched bytes -----------------------------------------------
+ */
 
 /* Remembers every buffer as it is now. */
 int case_snapshot(driver_case *c);
@@ -69,7 +74,8 @@ uint64_t case_bits(const driver_tensor *t, const unsigned char *data, int64_t in
 /* What was in the buffer before the call. */
 const unsigned char *case_before(const driver_case *c, const driver_tensor *t);
 
-/* ---- compare.c ---------------------------------------------------------------------------------- */
+/* ---- compare.c ----------------------------------------------------------------------------------
+ */
 
 /* Runs the reference and judges every output; 0, or -1 with the reason in the report. */
 int case_compare(driver_case *c, driver_report *report);

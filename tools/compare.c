@@ -29,9 +29,10 @@ double driver_tolerance(int64_t dtype, int64_t reduction, double want, double rm
 }
 
 /* Bound of the whole-tensor measure. With a relative error of e in each element it is e^2/2; half
- * an ulp at most comes from rounding. */
-static double measure_bound(int64_t dtype, int64_t reduction, double slack) {
-    const double e = driver_tolerance(dtype, reduction, 1, 1, slack);
+ * an ulp at most comes from rounding, or half the smallest number. */
+static double measure_bound(int64_t dtype, int64_t reduction, double slack, double rms) {
+    const double e =
+        driver_tolerance(dtype, reduction, 1, 1, slack) + numeric_smallest(dtype) / rms;
     return e * e;
 }
 
@@ -100,8 +101,7 @@ static double root_mean_square(const ref_tensor *t) {
 
 static int judge_float(judge *j, int64_t i) {
     const double want = j->want->f64[i], got = j->got->f64[i];
-    const double tolerance =
-        driver_tolerance(j->t->dtype, j->reduction, want, j->rms, j->slack);
+    const double tolerance = driver_tolerance(j->t->dtype, j->reduction, want, j->rms, j->slack);
     if (isnan(want) || isnan(got))
         return isnan(want) && isnan(got) ? 0 : fail_value(j, i, 0);
     if (want == got)
@@ -139,11 +139,10 @@ static int judge_whole(judge *j) {
         ab += a * b;
         count++;
     }
-    /* Results at the dtype's smallest numbers have no relative accuracy. */
-    if (count < 32 || sqrt(aa / (double)count) < 64 * numeric_smallest(j->t->dtype))
+    if (count < 32 || aa == 0)
         return 0;
     const double measure = 1 - 2 * ab / (aa + bb);
-    const double bound = measure_bound(j->t->dtype, j->reduction, j->slack) + 1e-14;
+    const double bound = measure_bound(j->t->dtype, j->reduction, j->slack, j->rms) + 1e-14;
     if (measure <= bound)
         return 0;
     (void)snprintf(j->report->text, sizeof j->report->text,

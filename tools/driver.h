@@ -12,7 +12,8 @@
 //     input=f16            the dtype of a tensor; passes it if it is optional
 //     lse=given lse=none   passes or omits an optional tensor
 //     out=input            the memory of another tensor, in place
-//     k_scale=tensor       a number-or-tensor as a tensor; k_scale=0.5 as a number
+//     k_scale=tensor       a number-or-tensor as a tensor; k_scale=0.5 as a number; a property of
+//                          the tensor (seed.dtype=i64) also makes it one
 //     x=bf16               the dtype of the first floating input
 //     seed=1               of the random values
 //     input.pad=8          elements behind each row of the last dimension
@@ -21,7 +22,7 @@
 //     input.order=0:2:1:3  order of the dimensions in memory, outermost first
 //     input.shape=3:4      the shape, whatever the rows say
 //     input.form=1         which of the accepted shapes of the row
-//     input.dtype=f32      the dtype, beside =tensor
+//     input.dtype=f32      the dtype, beside =tensor; that of another tensor by its name
 //     input.on=host        where a tensor lies that may be on the host or the device
 //     input.values=inf     zero one normal uniform nan inf mix large tiny
 //     xs.count=3           length of a list of tensors
@@ -44,8 +45,8 @@ typedef struct driver_tensor {
     char name[PROBLEM_NAME]; /* the row's, or "name[3]" in a list */
     int32_t list;            /* index in its list; -1 outside lists */
     int present;
-    int on_host;        /* stays in host memory with a CUDA context */
-    int32_t alias;      /* the tensor whose memory it shares; -1: its own */
+    int on_host;   /* stays in host memory with a CUDA context */
+    int32_t alias; /* the tensor whose memory it shares; -1: its own */
     int64_t dtype;
     int32_t ndim;
     int64_t shape[REF_RANK], strides[REF_RANK];
@@ -53,11 +54,11 @@ typedef struct driver_tensor {
     int64_t offset; /* elements before the first, as byte_offset */
     int64_t span;   /* elements from there to the last, both included */
 
-    unsigned char *host; /* guarded buffer, see buffer.h; NULL for an alias */
+    unsigned char *host;   /* guarded buffer, see buffer.h; NULL for an alias */
     unsigned char *before; /* its bytes as they were before the call */
-    int64_t bytes;       /* between the guards */
-    uint64_t device;     /* address of the mirror's data; 0: none */
-    bolide_tensor view;  /* what the args point to */
+    int64_t bytes;         /* between the guards */
+    uint64_t device;       /* address of the mirror's data; 0: none */
+    bolide_tensor view;    /* what the args point to */
 
     int edited; /* .fill has the values in hand */
     ref_tensor in, want, got;
@@ -110,10 +111,10 @@ typedef enum driver_verdict { DRIVER_PASS, DRIVER_FAIL, DRIVER_SKIP } driver_ver
 
 typedef struct driver_report {
     driver_verdict verdict;
-    char text[DRIVER_ERROR]; /* why it failed or was skipped */
+    char text[DRIVER_ERROR];    /* why it failed or was skipped */
     char problem[PROBLEM_TEXT]; /* with its seed: `bolide check` repeats it */
-    double worst;     /* largest error in units of the tolerance */
-    int64_t compared; /* elements */
+    double worst;               /* largest error in units of the tolerance */
+    int64_t compared;           /* elements */
 } driver_report;
 
 /* Realises, plans, runs twice and compares. */

@@ -39,8 +39,7 @@ void case_restore(driver_case *c) {
 }
 
 int case_is_written(const driver_tensor *t) {
-    return t->present &&
-           (t->row->kind == BOLIDE_KIND_OUT || t->row->kind == BOLIDE_KIND_INOUT);
+    return t->present && (t->row->kind == BOLIDE_KIND_OUT || t->row->kind == BOLIDE_KIND_INOUT);
 }
 
 uint64_t case_bits(const driver_tensor *t, const unsigned char *data, int64_t index) {
@@ -70,8 +69,8 @@ static int differs(const driver_tensor *t, const unsigned char *copy, char *why,
         at++;
     at -= BUFFER_GUARD;
     (void)snprintf(why, bytes, "%s: byte %lld was written; it is %s", t->name, (long long)at,
-                   at < 0           ? "before the tensor"
-                   : at >= t->bytes ? "behind the tensor"
+                   at < 0               ? "before the tensor"
+                   : at >= t->bytes     ? "behind the tensor"
                    : case_is_written(t) ? "in a gap between rows"
                                         : "in an input");
     return -1;

@@ -97,6 +97,8 @@ static uint64_t encode(const format *f, double value) {
     if (isnan(value))
         return f->nan ? nan : 0;
     const double size = fabs(value);
+    if (size == 0)
+        return sign;
     int e;
     (void)frexp(size, &e); /* size < 2^e */
     const int unit = (e - 1 < 1 - f->bias ? 1 - f->bias : e - 1) - f->mantissa;

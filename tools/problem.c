@@ -195,8 +195,8 @@ int problem_put(problem *p, const char *name, const char *value) {
 char *problem_format(const problem *p, char *text, size_t bytes) {
     size_t used = (size_t)snprintf(text, bytes, "%s", p->op);
     for (int32_t i = 0; i < p->count && used < bytes; i++)
-        used += (size_t)snprintf(text + used, bytes - used, " %s=%s", p->key[i].name,
-                                 p->key[i].value);
+        used +=
+            (size_t)snprintf(text + used, bytes - used, " %s=%s", p->key[i].name, p->key[i].value);
     return text;
 }
 

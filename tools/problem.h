@@ -15,12 +15,12 @@
 #include <stdint.h>
 
 enum {
-    PROBLEM_KEYS = 64,         /* keys of one string */
-    PROBLEM_NAME = 64,         /* bytes of an operator's or a key's name, with the zero */
-    PROBLEM_VALUE = 256,       /* bytes of one value */
-    PROBLEM_LIST = 1024,       /* bytes of a list of values */
-    PROBLEM_TEXT = 4096,       /* bytes of a canonical string */
-    PROBLEM_ERROR = 256,       /* bytes of an error sentence */
+    PROBLEM_KEYS = 64,          /* keys of one string */
+    PROBLEM_NAME = 64,          /* bytes of an operator's or a key's name, with the zero */
+    PROBLEM_VALUE = 256,        /* bytes of one value */
+    PROBLEM_LIST = 1024,        /* bytes of a list of values */
+    PROBLEM_TEXT = 4096,        /* bytes of a canonical string */
+    PROBLEM_ERROR = 256,        /* bytes of an error sentence */
     PROBLEM_CASES = 1000 * 1000 /* problems that one string may stand for */
 };
 

@@ -110,8 +110,8 @@ static int refused(attempt *a, bolide_status status) {
 }
 
 static int call(attempt *a, bolide_phase phase) {
-    const bolide_status status = bolide_op_call(a->c->op, phase, a->ctx, a->c->args[phase].bytes,
-                                                device_stream(a->d));
+    const bolide_status status =
+        bolide_op_call(a->c->op, phase, a->ctx, a->c->args[phase].bytes, device_stream(a->d));
     return status == BOLIDE_OK ? 0 : refused(a, status);
 }
 
@@ -119,8 +119,7 @@ static int after_run(attempt *a) {
     char why[256];
     if (transfer(a, 0))
         return -1;
-    if (case_untouched(a->c, why, sizeof why) ||
-        scratch_intact(&a->scratch, a->d, why, sizeof why))
+    if (case_untouched(a->c, why, sizeof why) || scratch_intact(&a->scratch, a->d, why, sizeof why))
         return fail(a, DRIVER_FAIL, "%s", why);
     return 0;
 }
@@ -210,8 +209,8 @@ static int run_captured(attempt *a) {
     /* Replayed twice: the second replay starts from what the first left in the workspace. */
     int result = device_graph_launch(a->d, graph);
     if (!result && !after_run(a) && !same_bits(a, "the captured graph") && !prepare_again(a))
-        result = device_graph_launch(a->d, graph) || after_run(a) ||
-                 same_bits(a, "the replayed graph");
+        result =
+            device_graph_launch(a->d, graph) || after_run(a) || same_bits(a, "the replayed graph");
     else
         result = -1;
     device_graph_free(a->d, graph);

@@ -47,16 +47,15 @@ static int make_part(driver_scratch *s, device *d, int part) {
     if (!d || part == 2)
         return 0;
     s->mirror[part] = device_alloc(d, buffer_total(bytes));
-    return s->mirror[part] ? device_put(d, s->mirror[part], buffer_begin(s->part[part]),
-                                        buffer_total(bytes))
-                           : -1;
+    return s->mirror[part]
+               ? device_put(d, s->mirror[part], buffer_begin(s->part[part]), buffer_total(bytes))
+               : -1;
 }
 
 static void point(driver_case *c, const bolide_param *row, bolide_phase phase,
                   const driver_scratch *s) {
     const void *address = NULL;
-    const int64_t total = s->sizes.device_bytes + s->sizes.device_int_bytes +
-                          s->sizes.pinned_bytes;
+    const int64_t total = s->sizes.device_bytes + s->sizes.device_int_bytes + s->sizes.pinned_bytes;
     if (row->kind == BOLIDE_KIND_WORKSPACE && total)
         address = &s->workspace;
     else if (row->kind == BOLIDE_KIND_PLAN)
@@ -117,8 +116,8 @@ void scratch_soil(driver_scratch *s, device *d) {
 int scratch_intact(driver_scratch *s, device *d, char *why, size_t bytes) {
     for (int part = 0; part < 3; part++) {
         const int64_t n = part_bytes(s, part);
-        if (d && part < 2 && device_get(d, buffer_begin(s->part[part]), s->mirror[part],
-                                        buffer_total(n))) {
+        if (d && part < 2 &&
+            device_get(d, buffer_begin(s->part[part]), s->mirror[part], buffer_total(n))) {
             (void)snprintf(why, bytes, "%s: cannot be read back", part_names[part]);
             return -1;
         }

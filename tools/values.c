@@ -299,14 +299,14 @@ void case_bind(driver_case *c) {
         driver_tensor *t = &c->tensor[i];
         const driver_tensor *owner = t->alias >= 0 ? &c->tensor[t->alias] : t;
         const bolide_tensor *view = t->present ? &t->view : NULL;
-        t->view = (bolide_tensor){
-            .data = owner->device ? (void *)(uintptr_t)owner->device : (void *)owner->host,
-            .device = {.type = owner->device ? BOLIDE_CUDA : BOLIDE_CPU},
-            .ndim = t->ndim,
-            .dtype = bolide_dtype_of(t->dtype),
-            .shape = t->shape,
-            .strides = t->strides,
-            .byte_offset = (uint64_t)numeric_bytes(t->dtype, t->offset)};
+        t->view = (bolide_tensor){.data = owner->device ? (void *)(uintptr_t)owner->device
+                                                        : (void *)owner->host,
+                                  .device = {.type = owner->device ? BOLIDE_CUDA : BOLIDE_CPU},
+                                  .ndim = t->ndim,
+                                  .dtype = bolide_dtype_of(t->dtype),
+                                  .shape = t->shape,
+                                  .strides = t->strides,
+                                  .byte_offset = (uint64_t)numeric_bytes(t->dtype, t->offset)};
         if (t->list >= 0)
             bind_list(c, t);
         else

@@ -7,8 +7,10 @@
 
 #include <bolide/attention.h>
 #include <bolide/core.h>
+#include <bolide/gemm.h>
 #include <bolide/norm.h>
 #include <bolide/page.h>
 #include <bolide/rope.h>
+#include <bolide/sampling.h>
 
 #endif

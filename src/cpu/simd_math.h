@@ -15,9 +15,10 @@
 //     f64_sincos                  of angles in double: 1e-7 absolute, |angle| <= 2^30
 //     f32_tanh              2
 //     f32_sigmoid           3
-//     f32_erf               2     f32_erfc: 4, relative, as far as exp(-x^2) is normal
-//     f32_silu, f32_gelu    4     relative, also in the far negative tail
-//     f32_gelu_tanh         3     of the formula with tanh
+//     f32_erf               2     f32_erfc: 5, relative, as far as exp(-x^2) is normal
+//     f32_silu              4
+//     f32_gelu              8     relative, also in the far negative tail
+//     f32_gelu_tanh         6     for x >= 0; below, 3 more for each unit of |u|
 
 #ifndef BOLIDE_CPU_SIMD_MATH_H
 #define BOLIDE_CPU_SIMD_MATH_H
@@ -184,11 +185,10 @@ BOLIDE_INLINE f32x16 f32_sigmoid(f32x16 x) {
     const f32x16 one = f32_set(1.0f);
     return f32_div(one, f32_add(one, f32_exp(f32_neg(x))));
 }
+/* x / (1 + e^-x); -inf would become -inf / inf. */
 BOLIDE_INLINE f32x16 f32_silu(f32x16 x) {
-    /* x / (1 + e^-x); the clamp keeps -inf from becoming -inf / inf. */
-    const f32x16 e = f32_exp(f32_neg(f32_max(f32_set(-88.0f), x)));
-    const mask16 low = f32_eq(x, f32_set(-INFINITY));
-    return f32_select(low, f32_set(-0.0f), f32_div(x, f32_add(f32_set(1.0f), e)));
+    const f32x16 r = f32_div(x, f32_add(f32_set(1.0f), f32_exp(f32_neg(x))));
+    return f32_select(f32_eq(x, f32_set(-INFINITY)), f32_set(-0.0f), r);
 }
 
 BOLIDE_INLINE f32x16 f32_tanh(f32x16 x) {
@@ -203,17 +203,16 @@ BOLIDE_INLINE f32x16 f32_tanh(f32x16 x) {
     return f32_select(f32_lt(a, f32_set(0.625f)), small, f32_copysign(large, x));
 }
 
-/* erfc(a) for a >= 0.9: exp(-a^2) t P(t) with t = 1 / (1 + a/2). What a^2 loses to rounding is
- * put back through the fused product. */
-BOLIDE_INLINE f32x16 simd_erfc_tail(f32x16 a) {
+/* erfc(a) for a >= 0.9: exp(-a^2) t P(t) with t = 1 / (1 + a/2). The square comes as p q, where
+ * what its rounding loses is put back through the fused product. */
+BOLIDE_INLINE f32x16 simd_erfc_tail(f32x16 a, f32x16 p, f32x16 q) {
     static const float c[] = {0.282083482f,  0.282404482f,   0.243200719f,
                               0.200169727f,  -0.0123789599f, 0.238336682f,
                               -0.426864058f, 0.236794949f,   -0.0436006486f};
     const f32x16 one = f32_set(1.0f);
-    a = f32_min(f32_set(10.5f), a);
     const f32x16 t = f32_div(one, f32_fma(a, f32_set(0.5f), one));
-    const f32x16 s = f32_mul(a, a);
-    const f32x16 lost = f32_fnma(a, a, s);
+    const f32x16 s = f32_mul(p, q);
+    const f32x16 lost = f32_fnma(p, q, s);
     const f32x16 e = f32_exp(f32_neg(s));
     return f32_mul(f32_mul(t, f32_poly(t, c, 9)), f32_fma(e, lost, e));
 }
@@ -224,19 +223,26 @@ BOLIDE_INLINE f32x16 simd_erf_middle(f32x16 x) {
     return f32_fma(f32_poly(f32_mul(x, x), c, 7), x, x);
 }
 BOLIDE_INLINE f32x16 f32_erf(f32x16 x) {
-    const f32x16 a = f32_abs(x);
-    const f32x16 tail = f32_copysign(f32_sub(f32_set(1.0f), simd_erfc_tail(a)), x);
+    const f32x16 a = f32_min(f32_set(10.5f), f32_abs(x));
+    const f32x16 tail = f32_copysign(f32_sub(f32_set(1.0f), simd_erfc_tail(a, a, a)), x);
     return f32_select(f32_lt(a, f32_set(0.9f)), simd_erf_middle(x), tail);
 }
-BOLIDE_INLINE f32x16 f32_erfc(f32x16 x) {
+/* erfc(x), whose square is p q; |x| at most 10.5. */
+BOLIDE_INLINE f32x16 simd_erfc(f32x16 x, f32x16 p, f32x16 q) {
     const f32x16 a = f32_abs(x);
-    const f32x16 tail = simd_erfc_tail(a);
+    const f32x16 tail = simd_erfc_tail(a, p, q);
     const f32x16 side = f32_select(f32_lt(x, f32_zero()), f32_sub(f32_set(2.0f), tail), tail);
     return f32_select(f32_lt(a, f32_set(0.9f)), f32_sub(f32_set(1.0f), simd_erf_middle(x)), side);
 }
-/* x Phi(x), through erfc so that the negative tail keeps its relative accuracy. */
+BOLIDE_INLINE f32x16 f32_erfc(f32x16 x) {
+    x = f32_clamp(x, -10.5f, 10.5f);
+    return simd_erfc(x, x, x);
+}
+/* x Phi(x) = x/2 erfc(-x / sqrt(2)), so that the negative tail keeps its relative accuracy; the
+ * square under the exponent is x times x/2, exact but for one rounding. */
 BOLIDE_INLINE f32x16 f32_gelu(f32x16 x) {
-    const f32x16 phi = f32_erfc(f32_mul(x, f32_set(-0.707106781f)));
+    const f32x16 h = f32_clamp(x, -14.8f, 14.8f);
+    const f32x16 phi = simd_erfc(f32_mul(h, f32_set(-0.707106781f)), h, f32_mul(h, f32_set(0.5f)));
     const f32x16 r = f32_mul(f32_mul(x, f32_set(0.5f)), phi);
     return f32_select(f32_eq(x, f32_set(-INFINITY)), f32_set(-0.0f), r);
 }

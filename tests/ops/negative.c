@@ -64,8 +64,7 @@ void spoil_expect(spoil *s, bolide_status status, const char *arg, const char *w
     for (int32_t i = 0; i < s->c->tensor_count; i++) {
         const driver_tensor *t = &s->c->tensor[i];
         if (t->present && t->alias < 0 && got != BOLIDE_OK)
-            UNIT_EXPECT(s->u,
-                        !memcmp(t->host, t->before + BUFFER_GUARD, (size_t)t->bytes),
+            UNIT_EXPECT(s->u, !memcmp(t->host, t->before + BUFFER_GUARD, (size_t)t->bytes),
                         "%s: %s: %s: %s was written", entry, arg, what, t->name);
     }
     UNIT_EXPECT(s->u, got != BOLIDE_OK || !case_untouched(s->c, why, sizeof why), "%s: %s", entry,
@@ -269,6 +268,10 @@ void op_test_derived(unit *u, const bolide_op *op) {
         check_coverage(u, op, &op->plan);
     if (!op->cpu) {
         unit_skip(u, "no CPU implementation to refuse arguments");
+        return;
+    }
+    if (!ref_find(op->name)) {
+        unit_fail(u, __FILE__, __LINE__, "%s has no reference in tests/ref", op->name);
         return;
     }
     driver_case *c = driver_case_make(&p, unit_seed(u), error);

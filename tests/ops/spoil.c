@@ -45,7 +45,8 @@ int spoil_names(const spoil *s, const char *arg, const char *named) {
     return 0;
 }
 
-/* ---- dtype, rank, device, memory -------------------------------------------------------------- */
+/* ---- dtype, rank, device, memory --------------------------------------------------------------
+ */
 
 /* dtypes that the row could take, those of the row it is like included. */
 static int64_t accepted(const spoil *s, const driver_tensor *t) {
@@ -138,7 +139,8 @@ static void spoil_strides(spoil *s, const driver_tensor *t) {
     }
 }
 
-/* ---- shape ------------------------------------------------------------------------------------ */
+/* ---- shape ------------------------------------------------------------------------------------
+ */
 
 typedef struct names {
     const char *name[8];
@@ -162,8 +164,8 @@ typedef struct search {
 static void match(void *user, const char *name, int32_t length) {
     search *s = user;
     for (int i = 0; i < s->wanted->count; i++)
-        s->found |= s->wanted->length[i] == length &&
-                    !memcmp(s->wanted->name[i], name, (size_t)length);
+        s->found |=
+            s->wanted->length[i] == length && !memcmp(s->wanted->name[i], name, (size_t)length);
 }
 
 static int shares(const bolide_param *row, const names *wanted) {
@@ -208,9 +210,9 @@ static const dims_form *form_of(const spoil *s, const driver_tensor *t, const di
         row->selector[0] ? case_any_row(s->c, row->selector, &phase) : NULL;
     for (int32_t i = 0; i < row->count; i++) {
         const dims_form *f = &row->form[i];
-        if (f->ndim != t->ndim || (selector && case_choice(selector->choices, f->choice,
-                                                           strlen(f->choice)) !=
-                                                   case_get_i64(s->c, phase, selector->offset)))
+        if (f->ndim != t->ndim ||
+            (selector && case_choice(selector->choices, f->choice, strlen(f->choice)) !=
+                             case_get_i64(s->c, phase, selector->offset)))
             continue;
         if (found)
             return NULL;
@@ -257,7 +259,8 @@ static void spoil_shape(spoil *s, const driver_tensor *t) {
     }
 }
 
-/* ---- all of it -------------------------------------------------------------------------------- */
+/* ---- all of it --------------------------------------------------------------------------------
+ */
 
 static void spoil_absence(spoil *s, const driver_tensor *t) {
     if (t->row->flags & BOLIDE_OPTIONAL)
