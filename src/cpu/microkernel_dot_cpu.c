@@ -7,18 +7,16 @@
 #include "cpu/microkernel_internal.h"
 #include "cpu/simd.h"
 
-/* Rows of A by rows of B that share their loads: sums fill half the registers. */
-#if BOLIDE_SIMD_512
+/* Rows of A and of B that share their loads: four of A at most, and as many of B as leave the sums
+ * in registers. B is taken four rows at a time, which stay in the first cache for all rows of A. */
 enum { MT = 4, NT = 4 };
-#else
-enum { MT = 2, NT = 2 };
-#endif
-/* One row of A: more rows of B in flight. */
-enum { NT_ONE = 4 };
+BOLIDE_INLINE int columns_for(int mt) {
+    return BOLIDE_SIMD_512 || mt == 1 ? NT : mt == 2 ? 2 : 1;
+}
 
 BOLIDE_INLINE void dot_tile(int mt, int nt, const float *const *a, const void *const *b,
                             int64_t dtype, int64_t k, float *c, int64_t ldc) {
-    f32x16 sum[MT][NT_ONE];
+    f32x16 sum[MT][NT];
     BOLIDE_UNROLL
     for (int i = 0; i < mt; i++) {
         BOLIDE_UNROLL
@@ -27,7 +25,7 @@ BOLIDE_INLINE void dot_tile(int mt, int nt, const float *const *a, const void *c
     }
     int64_t p = 0;
     for (; p + BOLIDE_LANES <= k; p += BOLIDE_LANES) {
-        f32x16 w[NT_ONE];
+        f32x16 w[NT];
         BOLIDE_UNROLL
         for (int j = 0; j < nt; j++)
             w[j] = load16(dtype_at(b[j], dtype, p), dtype);
@@ -40,8 +38,6 @@ BOLIDE_INLINE void dot_tile(int mt, int nt, const float *const *a, const void *c
         }
     }
     if (p < k) {
-        /* Lanes behind the end add +0 to their chains, which changes no bit but a sign of zero,
-         * and that of the tree's result likewise on every path. */
         BOLIDE_UNROLL
         for (int i = 0; i < mt; i++) {
             const f32x16 x = f32_load_n(a[i] + p, k - p);
@@ -58,26 +54,32 @@ BOLIDE_INLINE void dot_tile(int mt, int nt, const float *const *a, const void *c
     }
 }
 
-/* All rows of A against nt rows of B, nt a constant for each number of rows of A. */
-BOLIDE_INLINE void dot_columns(int nt, const float *const *a, int m, const void *const *b,
-                               int64_t dtype, int64_t k, float *c, int64_t ldc) {
+/* mt rows of A against count rows of B, both constants. */
+BOLIDE_INLINE void dot_strip(int mt, int count, const float *const *a, const void *const *b,
+                             int64_t dtype, int64_t k, float *c, int64_t ldc) {
+    const int nt = columns_for(mt) < count ? columns_for(mt) : count;
+    for (int j = 0; j < count; j += nt)
+        dot_tile(mt, nt, a, b + j, dtype, k, c + j, ldc);
+}
+BOLIDE_INLINE void dot_strips(int count, const float *const *a, int m, const void *const *b,
+                              int64_t dtype, int64_t k, float *c, int64_t ldc) {
     int i = 0;
     for (; i + MT <= m; i += MT)
-        dot_tile(MT, nt, a + i, b, dtype, k, c + i * ldc, ldc);
-    for (; i < m; i++)
-        dot_tile(1, nt, a + i, b, dtype, k, c + i * ldc, ldc);
+        dot_strip(MT, count, a + i, b, dtype, k, c + i * ldc, ldc);
+    if (m - i == 3)
+        dot_strip(3, count, a + i, b, dtype, k, c + i * ldc, ldc);
+    else if (m - i == 2)
+        dot_strip(2, count, a + i, b, dtype, k, c + i * ldc, ldc);
+    else if (m - i == 1)
+        dot_strip(1, count, a + i, b, dtype, k, c + i * ldc, ldc);
 }
-
 BOLIDE_INLINE void dot_any(const float *const *a, int m, const void *const *b, int64_t dtype, int n,
                            int64_t k, float *c, int64_t ldc) {
     int j = 0;
-    if (m == 1)
-        for (; j + NT_ONE <= n; j += NT_ONE)
-            dot_tile(1, NT_ONE, a, b + j, dtype, k, c + j, ldc);
     for (; j + NT <= n; j += NT)
-        dot_columns(NT, a, m, b + j, dtype, k, c + j, ldc);
+        dot_strips(NT, a, m, b + j, dtype, k, c + j, ldc);
     for (; j < n; j++)
-        dot_columns(1, a, m, b + j, dtype, k, c + j, ldc);
+        dot_strips(1, a, m, b + j, dtype, k, c + j, ldc);
 }
 
 void BOLIDE_ISA(dot_rows)(const float *const *a, int m, const void *const *b, int64_t dtype, int n,

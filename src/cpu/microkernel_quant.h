@@ -40,11 +40,14 @@ BOLIDE_INLINE void block_bytes_of(const uint8_t *p, bolide__block_format format,
         memcpy(q, p + 2, BOLIDE__BLOCK);
         return;
     }
-    const uint8_t *from = p + (format == BOLIDE__Q4_1 ? 4 : 2);
-    for (int i = 0; i < BOLIDE__BLOCK / 2; i++) {
-        q[i] = from[i] & 15;
-        q[i + BOLIDE__BLOCK / 2] = from[i] >> 4;
+    /* Two words of 8 bytes: no byte's low half reaches the one below after the mask. */
+    uint64_t packed[2], spread[4];
+    memcpy(packed, p + (format == BOLIDE__Q4_1 ? 4 : 2), sizeof packed);
+    for (int i = 0; i < 2; i++) {
+        spread[i] = packed[i] & 0x0F0F0F0F0F0F0F0Fu;
+        spread[i + 2] = packed[i] >> 4 & 0x0F0F0F0F0F0F0F0Fu;
     }
+    memcpy(q, spread, BOLIDE__BLOCK);
 }
 
 #endif

@@ -85,16 +85,16 @@ static void dequantize(const void *b, bolide__block_format format, int64_t block
     EACH_FORMAT(format, DEQUANTIZE);
 }
 
-#if BOLIDE_SIMD_512
-enum { MT = 4, NT = 2, NT_ONE = 4 };
-#else
-enum { MT = 4, NT = 1, NT_ONE = 4 };
-#endif
+/* As in microkernel_dot_cpu.c, with fewer rows of B where the conversion needs registers. */
+enum { MT = 4, NT = 4 };
+BOLIDE_INLINE int columns_for(int mt) {
+    return mt == 1 ? NT : BOLIDE_SIMD_512 ? 2 : 1;
+}
 
 BOLIDE_INLINE void dot_tile(int mt, int nt, const float *const *a, const void *const *b,
                             bolide__block_format format, int64_t blocks, float *c, int64_t ldc) {
     const int64_t bytes = bolide__block_bytes(format);
-    f32x16 sum[MT][NT_ONE];
+    f32x16 sum[MT][NT];
     BOLIDE_UNROLL
     for (int i = 0; i < mt; i++) {
         BOLIDE_UNROLL
@@ -122,26 +122,31 @@ BOLIDE_INLINE void dot_tile(int mt, int nt, const float *const *a, const void *c
     }
 }
 
-BOLIDE_INLINE void dot_columns(int nt, const float *const *a, int m, const void *const *b,
-                               bolide__block_format format, int64_t blocks, float *c, int64_t ldc) {
+/* mt rows of A against count rows of B, both constants. */
+BOLIDE_INLINE void dot_strip(int mt, int count, const float *const *a, const void *const *b,
+                             bolide__block_format format, int64_t blocks, float *c, int64_t ldc) {
+    const int nt = columns_for(mt) < count ? columns_for(mt) : count;
+    for (int j = 0; j < count; j += nt)
+        dot_tile(mt, nt, a, b + j, format, blocks, c + j, ldc);
+}
+BOLIDE_INLINE void dot_strips(int count, const float *const *a, int m, const void *const *b,
+                              bolide__block_format format, int64_t blocks, float *c, int64_t ldc) {
     int i = 0;
     for (; i + MT <= m; i += MT)
-        dot_tile(MT, nt, a + i, b, format, blocks, c + i * ldc, ldc);
-    for (; i < m; i++)
-        dot_tile(1, nt, a + i, b, format, blocks, c + i * ldc, ldc);
+        dot_strip(MT, count, a + i, b, format, blocks, c + i * ldc, ldc);
+    for (; i + 2 <= m; i += 2)
+        dot_strip(2, count, a + i, b, format, blocks, c + i * ldc, ldc);
+    if (i < m)
+        dot_strip(1, count, a + i, b, format, blocks, c + i * ldc, ldc);
 }
-
 BOLIDE_INLINE void dot_any(const float *const *a, int m, const void *const *b,
                            bolide__block_format format, int n, int64_t blocks, float *c,
                            int64_t ldc) {
     int j = 0;
-    if (m == 1)
-        for (; j + NT_ONE <= n; j += NT_ONE)
-            dot_tile(1, NT_ONE, a, b + j, format, blocks, c + j, ldc);
     for (; j + NT <= n; j += NT)
-        dot_columns(NT, a, m, b + j, format, blocks, c + j, ldc);
+        dot_strips(NT, a, m, b + j, format, blocks, c + j, ldc);
     for (; j < n; j++)
-        dot_columns(1, a, m, b + j, format, blocks, c + j, ldc);
+        dot_strips(1, a, m, b + j, format, blocks, c + j, ldc);
 }
 
 static void dot(const float *const *a, int m, const void *const *b, bolide__block_format format,
