@@ -57,8 +57,12 @@ have() {
     compiler) compiles "${CC:-cc}" -fopenmp ;;
     c++) has g++ || has clang++ ;;
     make) has make ;;
-    cmake) cmake --version 2>/dev/null | awk 'NR == 1 { split($3, v, "."); exit !(v[1] > 3 || v[2] >= 20) }' ;;
+    cmake)
+        has cmake && cmake --version |
+            awk 'NR == 1 { split($3, v, "."); exit !(v[1] > 3 || v[2] >= 20) }'
+        ;;
     pkg-config) has pkg-config ;;
+    python3) python3 -c 'import json' >/dev/null 2>&1 ;;
     clang) compiles clang -fopenmp ;;
     clang-tidy) has clang-tidy ;;
     asan) compiles "${CC:-cc}" -fopenmp -fsanitize=address,undefined ;;
@@ -78,7 +82,7 @@ packages() {
     case $1 in
     compiler) echo gcc libc6-dev ;;
     c++) echo g++ ;;
-    make | cmake | pkg-config | clang-tidy) echo "$1" ;;
+    make | cmake | pkg-config | python3 | clang-tidy) echo "$1" ;;
     clang) echo clang libomp-dev ;;
     asan) echo gcc libc6-dev ;;
     tsan | fuzzer)

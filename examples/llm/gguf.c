@@ -234,7 +234,7 @@ static bool take_value(gguf_reader *r, gguf_value *value) {
 
 // ---- tables --------------------------------------------------------------------------------
 
-static int compare_strings(gguf_string a, gguf_string b) {
+int gguf_compare_strings(gguf_string a, gguf_string b) {
     size_t n = a.length < b.length ? a.length : b.length;
     int order = n == 0 ? 0 : memcmp(a.data, b.data, n);
     return order != 0 ? order : (a.length > b.length) - (a.length < b.length);
@@ -242,12 +242,12 @@ static int compare_strings(gguf_string a, gguf_string b) {
 
 // Keys and names are the first members, so one comparison serves both tables.
 int gguf_compare_entries(const void *a, const void *b) {
-    return compare_strings(*(const gguf_string *)a, *(const gguf_string *)b);
+    return gguf_compare_strings(*(const gguf_string *)a, *(const gguf_string *)b);
 }
 
 static bool sort_unique(void *table, size_t count, size_t entry, const char *what,
                         llm_error *error) {
-    if (count == 0) {
+    if (table == NULL || count == 0) {
         return true;
     }
     qsort(table, count, entry, gguf_compare_entries);

@@ -133,6 +133,9 @@ bool gguf_next_array(gguf_cursor *cursor, gguf_value *out); // its key is empty
 
 bool gguf_string_is(gguf_string string, const char *text);
 
+// Order by bytes: negative, zero or positive.
+int gguf_compare_strings(gguf_string a, gguf_string b);
+
 // Printable names, and the shape of a block: `elements` values in `bytes` bytes.
 const char *gguf_kind_name(gguf_kind kind);
 const char *gguf_type_name(gguf_type type);

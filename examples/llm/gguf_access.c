@@ -37,13 +37,13 @@ static bool load_int(const unsigned char *at, gguf_kind kind, int64_t *out) {
         *out = (int64_t)raw;
         return true;
     case GGUF_INT8:
-        *out = (int8_t)raw;
+        *out = (int64_t)(raw ^ 0x80) - 0x80;
         return true;
     case GGUF_INT16:
-        *out = (int16_t)raw;
+        *out = (int64_t)(raw ^ 0x8000) - 0x8000;
         return true;
     case GGUF_INT32:
-        *out = (int32_t)raw;
+        *out = (int64_t)(raw ^ 0x80000000u) - 0x80000000ll;
         return true;
     case GGUF_INT64:
         *out = (int64_t)raw;

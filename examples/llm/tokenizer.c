@@ -67,18 +67,15 @@ typedef struct {
 
 static int compare_names(const void *a, const void *b) {
     const name_entry *x = a, *y = b;
-    size_t n = x->name.length < y->name.length ? x->name.length : y->name.length;
-    int order = n == 0 ? 0 : memcmp(x->name.data, y->name.data, n);
-    if (order == 0) {
-        order = (x->name.length > y->name.length) - (x->name.length < y->name.length);
-    }
-    return order;
+    return gguf_compare_strings(x->name, y->name);
 }
 
 static int32_t find_name(const name_index *index, const char *data, size_t length) {
     name_entry wanted = {{data, length}, 0};
-    const name_entry *found =
-        bsearch(&wanted, index->entries, index->count, sizeof wanted, compare_names);
+    const name_entry *found = NULL;
+    if (index->entries != NULL) {
+        found = bsearch(&wanted, index->entries, index->count, sizeof wanted, compare_names);
+    }
     return found != NULL ? found->id : -1;
 }
 
@@ -238,7 +235,7 @@ static bool load_merges(tokenizer *t, const gguf_file *file, const name_index *i
                         INT32_MAX, (unsigned long long)lines->count);
     }
     t->merges = malloc(((size_t)lines->count + 1) * sizeof *t->merges);
-    if (t->merges == NULL) {
+    if (t->merges == NULL || t->control == NULL) {
         return out_of_memory(error);
     }
     gguf_cursor cursor = gguf_begin(lines);
@@ -246,7 +243,7 @@ static bool load_merges(tokenizer *t, const gguf_file *file, const name_index *i
     text_list joined = {.count = 0};
     bool ok = true;
     for (int32_t rank = 0; ok && gguf_next_string(&cursor, &line); rank++) {
-        bpe_merge merge;
+        bpe_merge merge = {0, 0, 0};
         ok = read_merge(index, line, rank, &joined, &merge, error);
         // Without this, text could be spelled so that it becomes a control token.
         if (ok && !t->control[merge.result]) {

@@ -15,6 +15,7 @@
 #define BOLIDE_CPU_SIMD_CONVERT_H
 
 #include <bolide/core.h>
+#include <stdbool.h>
 
 /* ---- bf16 --------------------------------------------------------------------------------- */
 
@@ -282,6 +283,48 @@ BOLIDE_INLINE void store16_n(void *p, int64_t dtype, f32x16 a, int64_t n) {
         break;
     }
 }
+static __attribute__((noinline, unused)) f32x16 simd_load_some(const void *p, int64_t dtype,
+                                                               int64_t n) {
+    return n >= BOLIDE_LANES ? load16(p, dtype) : load16_n(p, dtype, n);
+}
+static __attribute__((noinline, unused)) void simd_store_some(void *p, int64_t dtype, f32x16 a,
+                                                              int64_t n) {
+    if (n >= BOLIDE_LANES)
+        store16(p, dtype, a);
+    else
+        store16_n(p, dtype, a, n);
+}
+
+/* Whether a conversion is short enough to stand at every use: without the chip's own instructions
+ * those of the small formats are not. */
+BOLIDE_INLINE bool simd_short(int64_t dtype) {
+#if defined(BOLIDE_ISA_BASELINE)
+    return dtype == BOLIDE_F32;
+#else
+    return dtype != 0;
+#endif
+}
+
+/* Elements i … i+15 of a row in which `left` are left from i on: behind the end nothing is read
+ * and lanes are 0, nothing is written. Where dtype and left (16) are constants this is one plain
+ * load or store, else a call; so a loop over full groups shares its body with the rest of the row,
+ * and an instance for one dtype with the one for any, without repeating every conversion. */
+BOLIDE_INLINE f32x16 lanes_load(const void *row, int64_t dtype, int64_t i, int64_t left) {
+    const void *p = dtype_at(row, dtype, i);
+    if (__builtin_constant_p(dtype) && __builtin_constant_p(left) && left == BOLIDE_LANES &&
+        simd_short(dtype))
+        return load16(p, dtype);
+    return simd_load_some(p, dtype, left);
+}
+BOLIDE_INLINE void lanes_store(void *row, int64_t dtype, int64_t i, int64_t left, f32x16 a) {
+    void *p = dtype_at_mut(row, dtype, i);
+    if (__builtin_constant_p(dtype) && __builtin_constant_p(left) && left == BOLIDE_LANES &&
+        simd_short(dtype))
+        store16(p, dtype, a);
+    else
+        simd_store_some(p, dtype, a, left);
+}
+
 /* What a value becomes when it is stored as dtype and loaded again. */
 BOLIDE_INLINE f32x16 f32_through(f32x16 a, int64_t dtype) {
     if (dtype == BOLIDE_F32)

@@ -96,8 +96,11 @@ static void use_tokenizer(const gguf_file *file) {
     tokenizer_destroy(t);
 }
 
+// The name is libFuzzer's.
+// NOLINTNEXTLINE(readability-identifier-naming)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
+// NOLINTNEXTLINE(readability-identifier-naming)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     gguf_file file;
     llm_error error = {""};

@@ -2,7 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compares the example's tokenizer with the package `tokenizers` on generated strings.
 
-    check_tokenizer.py LLM_TOKENIZE MODEL.gguf [COUNT [SEED]]
+    check_tokenizer.py MODEL.gguf LLM_TOKENIZE...
+
+LLM_TOKENIZE is the program under test, with an emulator before it where one is needed.  COUNT and
+SEED in the environment change the number of strings and fix what is random about them.
 
 Vocabulary and merges are read from the GGUF file by the few lines below and not by the reader under
 test.  Skips with a reason where the package or the model is missing.
@@ -138,9 +141,9 @@ def main():
     if len(sys.argv) < 3:
         print(__doc__, file=sys.stderr)
         return 2
-    tool, model = sys.argv[1:3]
-    count = int(sys.argv[3]) if len(sys.argv) > 3 else 2000
-    seed = int(sys.argv[4]) if len(sys.argv) > 4 else random.randrange(1 << 32)
+    model, tool = sys.argv[1], sys.argv[2:]
+    count = int(os.environ.get("COUNT", "2000"))
+    seed = int(os.environ.get("SEED", random.randrange(1 << 32)))
     try:
         import tokenizers
     except ImportError:
@@ -150,7 +153,7 @@ def main():
     rng = random.Random(seed)
     texts = [text(rng, i) for i in range(count)]
     records = b"".join(struct.pack("<I", len(t)) + t for t in texts)
-    run = subprocess.run([tool, model], input=records, stdout=subprocess.PIPE, check=False)
+    run = subprocess.run(tool + [model], input=records, stdout=subprocess.PIPE, check=False)
     lines = run.stdout.decode("ascii").split("\n")[:-1]
     failed = int(run.returncode != 0 or len(lines) != count)
     if failed:

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "../../examples/llm/gguf.h"
+#include "harness.h"
 
 void build_bytes(gguf_builder *b, const void *bytes, size_t size) {
     if (size > b->capacity - b->size) {
@@ -180,6 +181,138 @@ void build_sample(gguf_builder *b) {
     for (int i = 0; i < 320 + 102; i++) {
         build_u8(b, (uint8_t)i);
     }
+}
+
+// ---- a whole model -------------------------------------------------------------------------
+
+// Two passes write the model: the first the heads of the tensors, the second their data.
+typedef struct {
+    gguf_builder *b;
+    const build_llama_sizes *sizes;
+    bool data;
+    uint64_t offset;
+    llm_random random;
+} llama_writer;
+
+static double uniform(llama_writer *w) {
+    return (double)llm_random_below(&w->random, 2001) / 1000 - 1;
+}
+
+// The upper half of a float32: bfloat16, cut off.
+static void build_bf16(gguf_builder *b, double value) {
+    float single = (float)value;
+    uint32_t raw;
+    memcpy(&raw, &single, sizeof raw);
+    build_u8(b, (uint8_t)(raw >> 16));
+    build_u8(b, (uint8_t)(raw >> 24));
+}
+
+// A float16 between 2^power and 2^(power + 1), of either sign unless it has to be positive.
+static void build_f16(llama_writer *w, int power, bool positive) {
+    uint64_t random = llm_random_next(&w->random);
+    uint64_t sign = positive ? 0 : random >> 10 & 1;
+    uint64_t raw = sign << 15 | (uint64_t)(power + 15) << 10 | (random & 1023);
+    build_u8(w->b, (uint8_t)raw);
+    build_u8(w->b, (uint8_t)(raw >> 8));
+}
+
+static void build_bytes_at_random(llama_writer *w, int n) {
+    for (int i = 0; i < n; i++) {
+        build_u8(w->b, (uint8_t)llm_random_next(&w->random));
+    }
+}
+
+// One block of weights, of 1 or 32 elements.
+static void build_weights(llama_writer *w, uint32_t type) {
+    switch (type) {
+    case GGUF_F32:
+        build_f32(w->b, (float)(uniform(w) / 4));
+        break;
+    case GGUF_F16:
+        build_f16(w, -3, false);
+        break;
+    case GGUF_BF16:
+        build_bf16(w->b, uniform(w) / 4);
+        break;
+    case GGUF_Q4_1:
+        build_f16(w, -5, true);
+        build_f16(w, -2, false);
+        build_bytes_at_random(w, 16);
+        break;
+    case GGUF_Q4_0:
+        build_f16(w, -5, true);
+        build_bytes_at_random(w, 16);
+        break;
+    default: // Q8_0, whose values are up to 127 times the scale
+        build_bytes(w->b, "\0\x12", 2);
+        build_bytes_at_random(w, 32);
+    }
+}
+
+static void write_tensor(llama_writer *w, const char *name, uint32_t columns, uint32_t rows,
+                         uint32_t type) {
+    size_t elements, bytes;
+    gguf_type_block((gguf_type)type, &elements, &bytes);
+    uint64_t blocks = (uint64_t)columns * (rows == 0 ? 1 : rows) / elements;
+    if (w->data) {
+        build_pad(w->b, 32);
+        for (uint64_t i = 0; i < blocks; i++) {
+            build_weights(w, type);
+        }
+    } else {
+        build_tensor(w->b, name, columns, rows, type, w->offset);
+        w->offset = (w->offset + blocks * bytes + 31) / 32 * 32;
+    }
+}
+
+static void write_tensors(llama_writer *w) {
+    const build_llama_sizes *s = w->sizes;
+    uint32_t kv = s->width / s->h_q * s->h_kv;
+    const struct {
+        const char *name;
+        uint32_t columns, rows, type;
+    } parts[] = {
+        {"attn_norm", s->width, 0, GGUF_F32},
+        {"attn_q", s->width, s->width, s->type},
+        {"attn_k", s->width, kv, s->type},
+        {"attn_v", s->width, kv, s->type},
+        {"attn_output", s->width, s->width, s->type},
+        {"ffn_norm", s->width, 0, GGUF_F32},
+        {"ffn_gate", s->width, s->hidden, s->type},
+        {"ffn_up", s->width, s->hidden, s->type},
+        {"ffn_down", s->hidden, s->width, s->type},
+    };
+    write_tensor(w, "token_embd.weight", s->width, 8, s->type);
+    write_tensor(w, "output_norm.weight", s->width, 0, GGUF_F32);
+    for (uint32_t block = 0; block < s->blocks; block++) {
+        for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+            char name[64];
+            snprintf(name, sizeof name, "blk.%u.%s.weight", block, parts[i].name);
+            write_tensor(w, name, parts[i].columns, parts[i].rows, parts[i].type);
+        }
+    }
+}
+
+void build_llama(gguf_builder *b, const build_llama_sizes *s) {
+    llama_writer w = {.b = b, .sizes = s, .random = {s->seed}};
+    build_head(b, 2 + 9 * (uint64_t)s->blocks, 10 + 6);
+    build_key_string(b, "general.architecture", "llama");
+    build_key_u32(b, "llama.block_count", s->blocks);
+    build_key_u32(b, "llama.context_length", 512);
+    build_key_u32(b, "llama.embedding_length", s->width);
+    build_key_u32(b, "llama.feed_forward_length", s->hidden);
+    build_key_u32(b, "llama.attention.head_count", s->h_q);
+    build_key_u32(b, "llama.attention.head_count_kv", s->h_kv);
+    build_key_u32(b, "llama.rope.dimension_count", s->width / s->h_q);
+    build_key(b, "llama.rope.freq_base", GGUF_FLOAT32);
+    build_f32(b, 10000);
+    build_key(b, "llama.attention.layer_norm_rms_epsilon", GGUF_FLOAT32);
+    build_f32(b, 1e-5f);
+    build_tokenizer(b);
+    write_tensors(&w);
+    build_pad(b, 32);
+    w.data = true;
+    write_tensors(&w);
 }
 
 void build_free(gguf_builder *b) {

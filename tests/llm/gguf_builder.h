@@ -40,6 +40,16 @@ void build_pad(gguf_builder *b, size_t alignment);
 // A small complete file: every kind of value, a tensor of every type, a tokenizer of a few words.
 void build_sample(gguf_builder *b);
 
+// A complete llama model of random weights, with the tokenizer of the sample.  Matrices have the
+// given type.  Sizes must suit it: width and hidden multiples of 32.
+typedef struct {
+    uint32_t blocks, width, hidden, h_q, h_kv;
+    uint32_t type;
+    uint64_t seed;
+} build_llama_sizes;
+
+void build_llama(gguf_builder *b, const build_llama_sizes *sizes);
+
 void build_free(gguf_builder *b);
 
 #endif

@@ -41,12 +41,13 @@ same() {
 # Files of the checkout, also those not committed yet: files PATTERN...
 files() {
     if git rev-parse --git-dir >/dev/null 2>&1; then
-        git ls-files --cached --others --exclude-standard -- "$@" |
+        git ls-files --cached --others --exclude-standard -- "$@" 2>/dev/null |
             while read -r name; do [ ! -f "$name" ] || echo "$name"; done
     else
-        # A source archive without git: take everything but build folders.
+        # A source archive without git: take everything but what .gitignore names.
         for pattern in "$@"; do
-            find . -path ./build -prune -o -type f -path "./$pattern" -print
+            find . '(' -path './build*' -o -path './.venv*' -o -path './.cache' -o -path './.peers' \
+                -o -path './dist' ')' -prune -o -type f -path "./$pattern" -print
         done | sed 's|^\./||' | sort -u
     fi
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Front of rmsnorm: its rows and its two backends. One row is one unit of work; a kernel reads it
-// once, keeps it in registers or cache and writes it once, so memory bandwidth is the limit.
+// Front of rmsnorm and gemma_rmsnorm: their rows and backends. One row is one unit of work; a
+// kernel reads it once, keeps it in registers or cache and writes it once, so memory bandwidth is
+// the limit.
 
 #include <bolide/norm.h>
 
@@ -17,32 +18,36 @@ static const bolide_param rmsnorm_rows[] = {
 };
 #undef A
 
-/* A strided weight is refused by its row, so every pointer below has a last stride of 1. */
-static bolide__rmsnorm_params fill(const bolide__call *call) {
+static bolide__rmsnorm_params fill(const bolide__call *call, int gemma) {
     const bolide_rmsnorm_args *a = call->args;
-    const bool heads = a->input->ndim == 3;
-    const int64_t h = heads ? a->input->shape[1] : 1;
-    return (bolide__rmsnorm_params){
-        .input = bolide__data(a->input),
-        .weight = bolide__data(a->weight),
-        .out = bolide__data(a->out),
-        .rows = a->input->shape[0] * h,
-        .h = h,
-        .d = a->weight->shape[0],
-        .input_n = bolide__stride(a->input, 0),
-        .input_h = heads ? bolide__stride(a->input, 1) : 0,
-        .out_n = bolide__stride(a->out, 0),
-        .out_h = heads ? bolide__stride(a->out, 1) : 0,
-        .dtype = bolide__bit(a->input),
-        .eps = a->eps,
-    };
+    bolide__rmsnorm_params p = bolide__rmsnorm_fill(a->input, NULL, a->weight, a->out, a->eps);
+    if (gemma)
+        p.weight_bias = 1.0f;
+    return p;
 }
 
-static bolide_status rmsnorm_cpu(const bolide__call *call) {
-    bolide__rmsnorm_params p = fill(call);
+static bolide_status run_cpu(const bolide__call *call, bolide__rmsnorm_params p) {
     bolide__parallel_for(call->ctx, p.rows, bolide__row_grain(p.d), BOLIDE_CPU_PICK(rmsnorm_rows),
                          &p);
     return BOLIDE_OK;
+}
+
+static bolide_status rmsnorm_cpu(const bolide__call *call) {
+    return run_cpu(call, fill(call, 0));
+}
+
+static bolide_status gemma_rmsnorm_cpu(const bolide__call *call) {
+    return run_cpu(call, fill(call, 1));
+}
+
+static bolide_status rmsnorm_cuda(const bolide__call *call) {
+    const bolide__rmsnorm_params p = fill(call, 0);
+    return bolide__rmsnorm_launch(call, &p, 0);
+}
+
+static bolide_status gemma_rmsnorm_cuda(const bolide__call *call) {
+    const bolide__rmsnorm_params p = fill(call, 1);
+    return bolide__rmsnorm_launch(call, &p, 0);
 }
 
 const bolide_op bolide_op_rmsnorm = {
@@ -51,9 +56,24 @@ const bolide_op bolide_op_rmsnorm = {
     .doc = "out = input / sqrt(mean(input^2) + eps) * weight, row by row",
     .run = BOLIDE_ENTRY(bolide_rmsnorm_args, rmsnorm_rows),
     .cpu = rmsnorm_cpu,
+    .cuda = rmsnorm_cuda,
+};
+
+const bolide_op bolide_op_gemma_rmsnorm = {
+    .name = "gemma_rmsnorm",
+    .family = "norm",
+    .doc = "rmsnorm with 1 + weight in the place of weight",
+    .run = BOLIDE_ENTRY(bolide_gemma_rmsnorm_args, rmsnorm_rows),
+    .cpu = gemma_rmsnorm_cpu,
+    .cuda = gemma_rmsnorm_cuda,
 };
 
 bolide_status bolide_rmsnorm(const bolide_context *ctx, const bolide_rmsnorm_args *args,
                              bolide_stream stream) {
     return bolide_run(&bolide_op_rmsnorm, BOLIDE_RUN, ctx, args, stream);
+}
+
+bolide_status bolide_gemma_rmsnorm(const bolide_context *ctx, const bolide_gemma_rmsnorm_args *args,
+                                   bolide_stream stream) {
+    return bolide_run(&bolide_op_gemma_rmsnorm, BOLIDE_RUN, ctx, args, stream);
 }

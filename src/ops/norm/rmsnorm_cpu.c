@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// RMS norm and its relatives on the CPU. A row is read twice: once from memory for the sum of its
+// squares (rms_lanes.h), once from cache to be scaled and stored. Memory bandwidth is the limit.
+
+#include <float.h>
+
+#include "ops/norm/rms_lanes.h"
+
+/* y, for the given 1 / rms; the residual is updated on the way. */
+BOLIDE_INLINE f32x16 y_lanes(form f, const row *r, f32x16 rms, int64_t i, int64_t left) {
+    const f32x16 x = x_lanes(f, r, i, left);
+    if (f.residual)
+        lanes_store(r->residual, f.residual, i, left, x);
+    const f32x16 w = f32_add(lanes_load(r->weight, f.weight, i, left), r->bias);
+    return f32_mul(f32_mul(x, rms), w);
+}
+
+BOLIDE_INLINE void finish(form f, const row *r, f32x16 rms, int64_t i, int64_t left) {
+    f32x16 y = y_lanes(f, r, rms, i, left);
+    if (f.silu)
+        y = f32_silu(y);
+    if (f.scaled)
+        y = f32_clamp(f32_mul(y, r->out_scale), -r->limit, r->limit);
+    lanes_store(r->out, f.out, i, left, y);
+}
+
+/* The largest finite number of out's dtype where the result is bounded. */
+static float limit_of(const bolide__rmsnorm_params *p) {
+    if (!p->out_bounded)
+        return INFINITY;
+    return p->out.dtype == BOLIDE_F16    ? 65504.0f
+           : p->out.dtype == BOLIDE_BF16 ? 0x1.FEp127f
+                                         : FLT_MAX;
+}
+
+static row first_row(const bolide__rmsnorm_params *p) {
+    const float in = bolide__scalar_read(p->in_scale), out = bolide__scalar_read(p->out_scale);
+    return (row){.weight = p->weight,
+                 .in_scale = f32_set(in),
+                 .out_scale = f32_set(p->out_divides ? 1.0f / out : out),
+                 .bias = f32_set(p->weight_bias),
+                 .limit = limit_of(p)};
+}
+
+BOLIDE_INLINE void rows(const bolide__rmsnorm_params *p, int64_t begin, int64_t end, form f) {
+    row r = first_row(p);
+    for (int64_t k = begin; k < end; k++) {
+        r.input = bolide__row_at(&p->input, k, p->h);
+        r.residual = f.residual ? bolide__row_at(&p->residual, k, p->h) : NULL;
+        r.out = bolide__row_at(&p->out, k, p->h);
+        const f32x16 rms = f32_set(inverse_rms(f, &r, p->d, p->eps));
+        int64_t i = 0;
+        for (; i + 16 <= p->d; i += 16)
+            finish(f, &r, rms, i, 16);
+        if (i < p->d)
+            finish(f, &r, rms, i, p->d - i);
+    }
+}
+
+/* ---- instances ------------------------------------------------------------------------------ */
+
+/* In a form for one_dtype: the dtype of input. The weight always has it. */
+enum { SAME = -1 };
+
+BOLIDE_INLINE form with_dtype(form f, int64_t t) {
+    f.input = f.weight = t;
+    f.residual = f.residual == SAME ? t : f.residual;
+    f.out = f.out == SAME ? t : f.out;
+    return f;
+}
+
+BOLIDE_INLINE void one_dtype(const bolide__rmsnorm_params *p, int64_t begin, int64_t end, form f) {
+    if (p->input.dtype == BOLIDE_F16)
+        rows(p, begin, end, with_dtype(f, BOLIDE_F16));
+    else if (p->input.dtype == BOLIDE_BF16)
+        rows(p, begin, end, with_dtype(f, BOLIDE_BF16));
+    else
+        rows(p, begin, end, with_dtype(f, BOLIDE_F32));
+}
+
+void BOLIDE_ISA(rmsnorm_rows)(void *arg, int64_t begin, int64_t end, int worker) {
+    (void)worker;
+    one_dtype(arg, begin, end, (form){.out = SAME});
+}
+
+void BOLIDE_ISA(fused_add_rmsnorm_rows)(void *arg, int64_t begin, int64_t end, int worker) {
+    (void)worker;
+    one_dtype(arg, begin, end, (form){.residual = SAME, .out = SAME});
+}
+
+void BOLIDE_ISA(rmsnorm_silu_rows)(void *arg, int64_t begin, int64_t end, int worker) {
+    const bolide__rmsnorm_params *p = arg;
+    (void)worker;
+    if (p->out.dtype == p->input.dtype)
+        one_dtype(p, begin, end, (form){.out = SAME, .silu = true});
+    else
+        rows(p, begin, end, (form){p->input.dtype, 0, p->weight_dtype, p->out.dtype, .silu = true});
+}
+
+/* The quantised operators have instances for e4m3; other mixtures choose their conversions as they
+ * go, 16 values at a time. */
+void BOLIDE_ISA(rmsnorm_scaled_rows)(void *arg, int64_t begin, int64_t end, int worker) {
+    const bolide__rmsnorm_params *p = arg;
+    const int64_t in = p->input.dtype, residual = p->residual.data ? p->residual.dtype : 0;
+    const bool uniform = (in & (BOLIDE_F16 | BOLIDE_BF16 | BOLIDE_F32)) && p->weight_dtype == in &&
+                         p->out.dtype == BOLIDE_F8_E4M3FN;
+    (void)worker;
+    if (uniform && residual == 0)
+        one_dtype(p, begin, end, (form){.out = BOLIDE_F8_E4M3FN, .scaled = true});
+    else if (uniform && residual == in)
+        one_dtype(p, begin, end, (form){.residual = SAME, .out = BOLIDE_F8_E4M3FN, .scaled = true});
+    else
+        rows(p, begin, end, (form){in, residual, p->weight_dtype, p->out.dtype, .scaled = true});
+}
+
+/* ---- block quantisation --------------------------------------------------------------------- */
+
+/* Normalises one block, quantises it as it was stored and returns its scale. A NaN does not count
+ * for the scale. */
+BOLIDE_INLINE float quantise_block(const row *r, void *normed, int64_t dtype, f32x16 rms,
+                                   int64_t first) {
+    const form f = {dtype, dtype, dtype, dtype, .silu = false};
+    f32x16 largest = f32_set(BOLIDE__QUANT_FLOOR);
+    for (int64_t i = first; i < first + BOLIDE__QUANT_BLOCK; i += 16) {
+        const f32x16 y = y_lanes(f, r, rms, i, 16);
+        lanes_store(normed, dtype, i, 16, y);
+        largest = f32_max(f32_abs(lanes_load(normed, dtype, i, 16)), largest);
+    }
+    const float scale = f32_hmax(largest) / 448.0f;
+    for (int64_t i = first; i < first + BOLIDE__QUANT_BLOCK; i += 16)
+        lanes_store(r->out, BOLIDE_F8_E4M3FN, i, 16,
+                    f32_div(lanes_load(normed, dtype, i, 16), f32_set(scale)));
+    return scale;
+}
+
+BOLIDE_INLINE void block_quant_rows(const bolide__rmsnorm_params *p, int64_t begin, int64_t end,
+                                    int64_t dtype) {
+    const form f = {dtype, dtype, dtype, dtype, .silu = false};
+    row r = first_row(p);
+    for (int64_t k = begin; k < end; k++) {
+        void *normed = bolide__row_at(&p->normed, k, 1);
+        r.input = bolide__row_at(&p->input, k, 1);
+        r.residual = bolide__row_at(&p->residual, k, 1);
+        r.out = bolide__row_at(&p->out, k, 1);
+        const f32x16 rms = f32_set(inverse_rms(f, &r, p->d, p->eps));
+        for (int64_t b = 0; b < p->d / BOLIDE__QUANT_BLOCK; b++)
+            p->block_scale[b * p->block_scale_b + k * p->block_scale_n] =
+                quantise_block(&r, normed, dtype, rms, b * BOLIDE__QUANT_BLOCK);
+    }
+}
+
+void BOLIDE_ISA(rmsnorm_block_quant_rows)(void *arg, int64_t begin, int64_t end, int worker) {
+    const bolide__rmsnorm_params *p = arg;
+    (void)worker;
+    if (p->input.dtype == BOLIDE_F16)
+        block_quant_rows(p, begin, end, BOLIDE_F16);
+    else if (p->input.dtype == BOLIDE_BF16)
+        block_quant_rows(p, begin, end, BOLIDE_BF16);
+    else
+        block_quant_rows(p, begin, end, BOLIDE_F32);
+}

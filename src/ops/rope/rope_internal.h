@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the rope kernels share: one parameter struct for every form of positions and frequencies,
+// taken by CPU and device kernels alike.
+
+#ifndef BOLIDE_OPS_ROPE_INTERNAL_H
+#define BOLIDE_OPS_ROPE_INTERNAL_H
+
+#ifndef __CUDACC_RTC__
+#include "cpu/cpu.h"
+#include <stdint.h>
+#endif
+
+enum { BOLIDE__ROPE_MAX_PAIRS = 256 };
+
+/* q or k: where its heads lie. Strides are in elements, the last dimension is contiguous. */
+typedef struct bolide__rope_side {
+    const void *in; /* [n, h, d] */
+    void *out;      /* [n, h, d] */
+    int64_t h;
+    int64_t in_n, in_h, out_n, out_h;
+} bolide__rope_side;
+
+typedef struct bolide__rope_params {
+    bolide__rope_side side[2]; /* q, k */
+    int64_t n, d;
+    int64_t rotary_dim; /* even, at most d */
+    int64_t interleave; /* 1: pairs (2i, 2i + 1); 0: (i, i + rotary_dim/2) */
+    int64_t dtype;      /* of q, k and the outputs */
+
+    /* Positions: pos_ids, or indptr and offsets. */
+    const void *pos_ids; /* [n]: i32 or i64; NULL: ragged */
+    int64_t pos_is_i64;
+    const int32_t *indptr;  /* [b + 1] */
+    const int32_t *offsets; /* [b] */
+    int64_t b;
+
+    /* Angles: the table, or frequencies. */
+    const float *cos_sin_cache; /* [max_pos, rotary_dim]: cosines, then sines; NULL: freq */
+    int64_t max_pos;
+    int64_t cache_stride;                /* elements between rows of the table */
+    double freq[BOLIDE__ROPE_MAX_PAIRS]; /* radians a position, rotary_dim/2 of them */
+} bolide__rope_params;
+
+#ifndef __CUDACC_RTC__
+/* arg is a bolide__rope_params; items are tokens. */
+BOLIDE_CPU_KERNEL(rope_tokens, (void *arg, int64_t begin, int64_t end, int worker));
+#endif
+
+#endif

@@ -1,0 +1,142 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+#
+# Writes the generated parts of the documents: tools/tables.py [--check] [TOOL]
+# A part lies between "<!-- begin NAME -->" and "<!-- end NAME -->". The table of operators comes
+# from `TOOL ops --json` (build/bolide), tables of speed from bench/results/*/*.jsonl, examples from
+# their sources. With --check nothing is written; it prints what is out of step, and a line of counts.
+
+import json
+import pathlib
+import re
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+DOCUMENTS = ["README.md", "docs/speed.md"]
+NEEDED = {
+    "problem": str, "device": str, "isa": str, "threads": int, "date": str, "commit": str,
+    "us": (int, float), "us_min": (int, float), "spread": (int, float), "bytes": (int, float),
+    "flops": (int, float), "ceiling": str, "share": (int, float),
+}
+OPTIONAL = {"peers": dict, "best_peer": str, "ratio": (int, float)}
+
+
+def operators(tool):
+    """The rows of the table of operators, by family in table order."""
+    text = subprocess.run([tool, "ops", "--json"], check=True, capture_output=True, text=True).stdout
+    ops = [json.loads(line) for line in text.splitlines()]
+    families = {}
+    for op in ops:
+        families.setdefault(op["family"], []).append(op)
+    lines = ["| family | operator | CPU | CUDA | what it computes |", "|---|---|---|---|---|"]
+    for family in sorted(families):
+        for op in families[family]:
+            mark = ["yes" if op[backend] else "–" for backend in ("cpu", "cuda")]
+            doc = op["doc"].replace("|", "\\|")
+            lines.append(f"| {family} | `{op['name']}` | {mark[0]} | {mark[1]} | {doc} |")
+    cpu = sum(bool(op["cpu"]) for op in ops)
+    cuda = sum(bool(op["cuda"]) for op in ops)
+    lines += ["", f"{len(ops)} operators: {cpu} on the CPU, {cuda} on CUDA."]
+    return lines
+
+
+def results():
+    """All measured lines, by device, and what is wrong with any of them."""
+    devices, faults = {}, []
+    for path in sorted(ROOT.glob("bench/results/*/*.jsonl")):
+        for number, text in enumerate(path.read_text().splitlines(), 1):
+            where = f"{path.relative_to(ROOT)}:{number}"
+            try:
+                line = json.loads(text)
+            except ValueError:
+                faults.append(f"{where}: not a JSON object")
+                continue
+            for key, kind in NEEDED.items():
+                if not isinstance(line.get(key), kind):
+                    faults.append(f"{where}: {key} is missing or of another type")
+            for key in line.keys() - NEEDED.keys() - OPTIONAL.keys():
+                faults.append(f"{where}: {key} is not a known key")
+            devices.setdefault(path.parent.name, []).append(line)
+    return devices, faults
+
+
+def speed(headline):
+    """Tables of speed, one a device; the headline has chosen problems only."""
+    chosen = None
+    if headline:
+        text = (ROOT / "bench/problems/headline.txt").read_text()
+        chosen = {line for line in text.splitlines() if line and not line.startswith("#")}
+    out = []
+    for _, lines in sorted(results()[0].items()):
+        lines = [line for line in lines if chosen is None or line["problem"] in chosen]
+        if not lines:
+            continue
+        out += ["", f"**{lines[0]['device']}**", "",
+                "| problem | on | median µs | share of ceiling | best peer | ours is faster by |",
+                "|---|---|---|---|---|---|"]
+        for line in lines:
+            peer = "–"
+            ratio = "–"
+            if line.get("best_peer"):
+                peer = f"{line['best_peer']} {line['peers'][line['best_peer']]:.4g} µs"
+                ratio = f"{line['ratio']:.2f} ×"
+            on = line["isa"] if line["threads"] == 0 else f"{line['isa']}, {line['threads']} threads"
+            out.append(f"| `{line['problem']}` | {on} | {line['us']:.4g} | "
+                       f"{100 * line['share']:.0f} % of {line['ceiling']} | {peer} | {ratio} |")
+    return out[1:] or ["Nothing has been measured yet."]
+
+
+def part(name, tool):
+    """The lines of a generated part; None if the tool that it needs is not built."""
+    if name == "operators":
+        return operators(tool) if pathlib.Path(tool).exists() else None
+    if name == "results":
+        return speed(headline=True)
+    if name == "all results":
+        return speed(headline=False)
+    if name.startswith("example: "):
+        text = (ROOT / name[len("example: "):]).read_text().rstrip("\n")
+        # The licence line is said once, at the end of the document.
+        return ["```c"] + text.split("\n")[2:] + ["```"]
+    sys.exit(f"tables: unknown part: {name}")
+
+
+def main():
+    words = sys.argv[1:]
+    check = "--check" in words
+    words = [word for word in words if word != "--check"]
+    tool = words[0] if words else str(ROOT / "build/bolide")
+    passed = failed = skipped = 0
+    for document in DOCUMENTS:
+        path = ROOT / document
+        before = path.read_text()
+        after = before
+        for name in re.findall(r"<!-- begin (.*) -->", before):
+            lines = part(name, tool)
+            if lines is None:
+                print(f"skipped: {document}: {name}: {tool} is not built")
+                skipped += 1
+                continue
+            end = re.sub(r":.*", "", name)
+            pattern = re.compile(rf"(<!-- begin {re.escape(name)} -->\n).*?(<!-- end {end} -->)",
+                                 re.S)
+            new = pattern.sub(lambda m, text="\n".join(lines): f"{m[1]}\n{text}\n\n{m[2]}", after)
+            if new == after:
+                passed += 1
+            else:
+                failed += 1
+                print(f"{'FAILED' if check else 'wrote'}: {document}: {name}")
+            after = new
+        if after != before and not check:
+            path.write_text(after)
+    for fault in results()[1]:
+        print(f"FAILED: {fault}")
+    failed += bool(results()[1])
+    passed += not results()[1]
+    if check:
+        print(f"{passed} passed, {failed} failed, {skipped} skipped")
+        sys.exit(failed > 0)
+
+
+main()
