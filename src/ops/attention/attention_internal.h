@@ -127,7 +127,8 @@ typedef struct bolide__attention_plan {
     } now;
 } bolide__attention_plan;
 
-/* The plan arguments of every operator in one form. Arrays lie on the host (see lengths). */
+/* The plan arguments of every operator in one form. The arrays are i32, on the host or the device.
+ */
 typedef struct bolide__attention_problem {
     int64_t h_q, h_kv, d_qk, d_vo, page_size, kv_layout; /* page_size 0: no pages */
     int64_t q_dtype, kv_dtype, o_dtype;                  /* BOLIDE_NO_INT: not given */
@@ -142,11 +143,12 @@ typedef struct bolide__attention_problem {
     const bolide_tensor *qo_indptr;           /* [b+1] */
     const bolide_tensor *kv_indptr;           /* [b+1] pages, or keys without pages */
     const bolide_tensor *last_page_len;       /* [b] */
-    const bolide_tensor *kv_len;              /* [b] */
+    const bolide_tensor *kv_len;              /* [b] keys of each request; NULL: kv_indptr says */
+    const bolide_tensor *q_len;               /* [b] rows of each request; NULL: qo_indptr says */
     const bolide_tensor *v_indptr, *o_indptr; /* [b+1] rows of v, of out; NULL: like k, like q */
     struct {
         const char *qo_indptr, *kv_indptr, *last_page_len, *kv_len; /* the operator's names */
-        const char *d_qk, *max_rows, *max_kv_len;
+        const char *d_qk, *d_vo, *h_q, *h_kv, *max_rows;
     } name;
 
     const bolide_workspace *workspace;
@@ -154,6 +156,7 @@ typedef struct bolide__attention_problem {
     int64_t magic;
 } bolide__attention_problem;
 
+bolide_status bolide__attention_check_page_size(const bolide__call *call, int64_t page_size);
 /* What rows cannot say of plan arguments: heads divide, sizes, combinations. */
 bolide_status bolide__attention_check_plan(const bolide__call *call,
                                            const bolide__attention_problem *pr);
@@ -161,6 +164,12 @@ bolide_status bolide__attention_sizes(const bolide__call *call, const bolide__at
                                       bolide_sizes *sizes);
 bolide_status bolide__attention_make_plan(const bolide__call *call,
                                           const bolide__attention_problem *pr);
+
+/* Reads and checks the lengths; staging is pinned memory for those that come from the device. */
+bolide_status bolide__attention_requests(const bolide__call *call,
+                                         const bolide__attention_problem *pr, int32_t *staging,
+                                         struct bolide__attention_now *now,
+                                         bolide__attention_request *requests);
 
 /* The names that a run's rows take from the plan; for bolide_op.plan_dims. */
 extern const bolide__plan_dim bolide__attention_plan_dims[];
@@ -174,12 +183,18 @@ typedef struct bolide__attention_run_args {
     const bolide_tensor *prefix_len, *token_pos, *max_item_len;
     int64_t token_pos_len;
     int64_t lse_base_e;
+    const double *soft_cap; /* of this run; NULL or NaN there: the plan's */
     const bolide_tensor *out, *lse;
     const bolide_workspace *workspace;
     const bolide_plan *plan;
     const char *indices_name;
 } bolide__attention_run_args;
 
+/* Masks against each other, and scales. */
+bolide_status bolide__attention_check_args(const bolide__call *call,
+                                           const bolide__attention_run_args *a, int64_t h_q,
+                                           int64_t h_kv);
+/* Those and what the plan says. */
 bolide_status bolide__attention_check_run(const bolide__call *call,
                                           const bolide__attention_run_args *a);
 bolide__attention_params bolide__attention_fill(const bolide__attention_run_args *a);
