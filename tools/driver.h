@@ -22,7 +22,7 @@
 //     input.order=0:2:1:3  order of the dimensions in memory, outermost first
 //     input.shape=3:4      the shape, whatever the rows say
 //     input.form=1         which of the accepted shapes of the row
-//     input.dtype=f32      the dtype, beside =tensor
+//     input.dtype=f32      the dtype, beside =tensor; that of another tensor by its name
 //     input.on=host        where a tensor lies that may be on the host or the device
 //     input.values=inf     zero one normal uniform nan inf mix large tiny
 //     xs.count=3           length of a list of tensors

@@ -24,8 +24,8 @@ OPTIONAL = {"peers": dict, "best_peer": str, "ratio": (int, float)}
 
 def operators(tool):
     """The rows of the table of operators, by family in table order."""
-    ops = json.loads(subprocess.run([tool, "ops", "--json"], check=True, capture_output=True,
-                                    text=True).stdout)
+    text = subprocess.run([tool, "ops", "--json"], check=True, capture_output=True, text=True).stdout
+    ops = [json.loads(line) for line in text.splitlines()]
     families = {}
     for op in ops:
         families.setdefault(op["family"], []).append(op)

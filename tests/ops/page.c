@@ -21,10 +21,11 @@ static const char *const get_batch_indices_positions_cases[] = {
 BOLIDE_TEST(get_batch_indices_positions, get_batch_indices_positions_cases);
 
 static const char *const append_paged_kv_cache_cases[] = {
-    "append_paged_kv_cache page=1,3,16,19 kv_layout=NHD,HND append_key=f16,bf16,f32 "
-    "k_cache=append_key",
-    "append_paged_kv_cache page=16 kv_layout=NHD,HND append_key=f8_e4m3fn,f8_e5m2 "
-    "k_cache=append_key d=64",
+    "append_paged_kv_cache page=1,3,16,19 kv_layout=NHD,HND append_key=f16 k_cache=f16",
+    "append_paged_kv_cache page=1,3,16,19 kv_layout=NHD,HND append_key=bf16 k_cache=bf16",
+    "append_paged_kv_cache page=1,3,16,19 kv_layout=NHD,HND append_key=f32 k_cache=f32",
+    "append_paged_kv_cache page=16 kv_layout=NHD,HND append_key=f8_e4m3fn k_cache=f8_e4m3fn d=64",
+    "append_paged_kv_cache page=16 kv_layout=NHD,HND append_key=f8_e5m2 k_cache=f8_e5m2 d=64",
     "append_paged_kv_cache append_key=f16,bf16,f32 k_cache=f8_e4m3fn,f8_e5m2 d=1,7,16,100 page=5",
     "append_paged_kv_cache append_key=f32 k_cache=f8_e4m3fn append_key.values=mix,inf,nan",
     "append_paged_kv_cache d_qk=192 d_vo=128 h_kv=3 append_key=bf16 k_cache=bf16",
@@ -40,8 +41,12 @@ static const char *const append_paged_kv_cache_cases[] = {
 BOLIDE_TEST(append_paged_kv_cache, append_paged_kv_cache_cases);
 
 static const char *const append_paged_mla_kv_cache_cases[] = {
-    "append_paged_mla_kv_cache page=1,3,64 append_ckv=f16,bf16,f32 append_kpe=append_ckv "
-    "ckv_cache=append_ckv kpe_cache=append_ckv",
+    "append_paged_mla_kv_cache page=1,3,64 append_ckv=f16 append_kpe=f16 ckv_cache=f16 "
+    "kpe_cache=f16",
+    "append_paged_mla_kv_cache page=1,3,64 append_ckv=bf16 append_kpe=bf16 ckv_cache=bf16 "
+    "kpe_cache=bf16",
+    "append_paged_mla_kv_cache page=1,3,64 append_ckv=f32 append_kpe=f32 ckv_cache=f32 "
+    "kpe_cache=f32",
     "append_paged_mla_kv_cache d_ckv=512 d_kpe=64 append_ckv=bf16 append_kpe=bf16 "
     "ckv_cache=f8_e4m3fn kpe_cache=f8_e4m3fn b=20",
     "append_paged_mla_kv_cache append_ckv=bf16 ckv_cache=bf16 append_kpe=none kpe_cache=none",

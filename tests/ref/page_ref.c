@@ -198,6 +198,14 @@ static int64_t place(const ref_call *c, const ref_tensor *cache, int64_t row, in
     return page * t->page_size * heads * d + slot * (hnd ? d : heads * d);
 }
 
+/* A conversion to fp8 clamps to the finite range; infinities too, NaN stays. */
+static double stored(double x, int64_t from, int64_t to) {
+    const double limit = to == BOLIDE_F8_E4M3FN ? 448 : 57344;
+    if (from == to || !(to & (BOLIDE_F8_E4M3FN | BOLIDE_F8_E5M2)))
+        return x;
+    return x > limit ? limit : x < -limit ? -limit : x;
+}
+
 static void append_side(const ref_call *c, int64_t row, const char *source, const char *cache,
                         int hnd) {
     const ref_tensor *from = ref_in(c, source);
@@ -209,7 +217,8 @@ static void append_side(const ref_call *c, int64_t row, const char *source, cons
     const int64_t d = from->shape[from->ndim - 1], heads = from->ndim == 3 ? from->shape[1] : 1;
     for (int64_t h = 0; at >= 0 && h < heads; h++) {
         for (int64_t i = 0; i < d; i++)
-            to->f64[at + h * head_step + i] = from->f64[(row * heads + h) * d + i];
+            to->f64[at + h * head_step + i] =
+                stored(from->f64[(row * heads + h) * d + i], from->dtype, to->dtype);
     }
 }
 

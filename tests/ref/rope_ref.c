@@ -85,8 +85,9 @@ static void ragged_dims(ref_call *c) {
 
 static void ragged_fill(ref_call *c) {
     int64_t len[256], at = 0;
-    const int64_t b = ref_key_list(c, "len", len, 256);
+    const int64_t listed = ref_key_list(c, "len", len, 256);
     ref_tensor *indptr = ref_values(c, "indptr"), *offsets = ref_values(c, "offsets");
+    const int64_t b = offsets->elems < listed ? offsets->elems : listed; /* b=0 wins over len */
     for (int64_t r = 0; r < b; r++) {
         indptr->i64[r] = at;
         offsets->i64[r] = ref_between(c, 1, (uint64_t)r, 0, ref_key(c, "pos", 5000));

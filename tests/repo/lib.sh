@@ -44,9 +44,10 @@ files() {
         git ls-files --cached --others --exclude-standard -- "$@" 2>/dev/null |
             while read -r name; do [ ! -f "$name" ] || echo "$name"; done
     else
-        # A source archive without git: take everything but build folders.
+        # A source archive without git: take everything but what .gitignore names.
         for pattern in "$@"; do
-            find . -path ./build -prune -o -type f -path "./$pattern" -print
+            find . '(' -path './build*' -o -path './.venv*' -o -path './.cache' -o -path './.peers' \
+                -o -path './dist' ')' -prune -o -type f -path "./$pattern" -print
         done | sed 's|^\./||' | sort -u
     fi
 }

@@ -69,10 +69,10 @@ grep -E "$code" "$scratch/all" | xargs wc -l | grep -v ' total$' | sort -rn | he
     awk '{ print "  " $2 ": " $1 " lines" }'
 
 # The first line of a source is its licence, the third opens its description.
-grep -E "$text" "$scratch/all" | grep -vE 'op_list\.h$' | while read -r file; do
+grep -E "$text" "$scratch/all" | grep -vE '_list\.h$' | while read -r file; do
     head -n 2 "$file" | grep -q 'SPDX-License-Identifier: Apache-2.0' || echo "$file: no SPDX line"
 done | verdict "sources: SPDX first"
-grep -E "$code" "$scratch/all" | grep -vE 'op_list\.h$' | while read -r file; do
+grep -E "$code" "$scratch/all" | grep -vE '_list\.h$' | while read -r file; do
     awk 'NR == 2 && !/^\/\/$/ { exit 1 } NR == 3 { exit !/^\/\/ [^ ]/ }' "$file" ||
         echo "$file: lines 2 and 3 do not open a description"
 done | verdict "sources: each file says what it does"

@@ -13,9 +13,9 @@
 
 #define A bolide_concat_mla_k_args
 static const bolide_param concat_rows[] = {
-    BOLIDE_OUT(A, k, "n h d_nope+d_rope", BOLIDE_LIKE(k_nope), "keys"),
     BOLIDE_IN(A, k_nope, "n h d_nope", FLOATS, "part of each head"),
     BOLIDE_IN(A, k_rope, "n 1 d_rope", BOLIDE_LIKE(k_nope), "part that all heads share"),
+    BOLIDE_OUT(A, k, "n h d_nope+d_rope", BOLIDE_LIKE(k_nope), "keys"),
 };
 #undef A
 

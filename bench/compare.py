@@ -1,0 +1,156 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Times problems with `bolide bench`, and the same work in torch on the CPU, in one run.
+
+    bench/compare.py [--ours] [--backend cpu|cuda] [--isa NAME|all] [--threads N] [--rounds N]
+                     [FILE|PROBLEM]...
+
+Without a file or problem, every file in bench/problems is taken. Ours and theirs alternate, and
+medians over the rounds are kept. A peer is whichever of torch's forms is fastest: f32 or bf16,
+eager or compiled, on values of the same distribution. Torch is installed for the measurement only,
+into a virtual environment of its own; with --ours it is not needed.
+
+One line a problem goes to bench/results/<device>/<family>.jsonl and replaces the line of the same
+problem, instruction set and number of threads. tools/tables.py prints them into the documents.
+"""
+
+import argparse
+import datetime
+import itertools
+import json
+import os
+import pathlib
+import re
+import statistics
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+TOOL = ROOT / "build/bolide"
+ENVIRONMENT = ROOT / ".venv-bench"
+PACKAGES = ["torch", "numpy", "setuptools"]
+ISAS = ["baseline", "avx2", "emu512", "avx512"]
+
+
+def read_problems(words):
+    """Problem strings from the words: files have one a line, anything else is a problem."""
+    if not words:
+        words = sorted(str(path) for path in (ROOT / "bench/problems").glob("*.txt"))
+    problems = []
+    for word in words:
+        if pathlib.Path(word).is_file():
+            lines = pathlib.Path(word).read_text().splitlines()
+            problems += [line.strip() for line in lines if line.strip() and line[0] != "#"]
+        else:
+            problems.append(word)
+    return list(dict.fromkeys(problems))
+
+
+def tool(*words):
+    """What the tool prints, one JSON object a line."""
+    done = subprocess.run([TOOL, *words], stdout=subprocess.PIPE, text=True)
+    if done.returncode:
+        sys.exit(f"compare: {TOOL.name} {' '.join(words)} ended with {done.returncode}")
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def isas(wanted):
+    """The instruction sets to time; "" is the one that the library chooses."""
+    if wanted != "all":
+        return [wanted]
+    words = [TOOL, "check", "rmsnorm", "n=1", "d=8", "--isa"]
+    return [isa for isa in ISAS if subprocess.run([*words, isa], capture_output=True).returncode == 0]
+
+
+def measure_ours(problem, isa, options):
+    """One line of `bolide bench --json` for one problem."""
+    words = ["bench", *problem.split(), "--json", "--backend", options.backend]
+    words += ["--threads", str(options.threads)] if options.threads else []
+    lines = tool(*words, *(["--isa", isa] if isa else []))
+    if len(lines) != 1:
+        sys.exit(f"compare: {problem}: lists are not taken here; write a line for each problem")
+    return lines[0]
+
+
+def measure(problem, isa, options):
+    """Alternates ours and theirs; returns the line to keep."""
+    calls = {}
+    if not options.ours and options.backend == "cpu":
+        import peers
+
+        calls = peers.calls(problem, options.threads)
+    lines, times = [], {name: [] for name in calls}
+    for _ in range(options.rounds):
+        lines.append(measure_ours(problem, isa, options))
+        for name, call in calls.items():
+            times[name].append(call())
+    lines.sort(key=lambda line: line["us"])
+    line = lines[len(lines) // 2]
+    line["us_min"] = min(other["us_min"] for other in lines)
+    line.setdefault("date", datetime.date.today().isoformat())
+    line.setdefault("commit", commit())
+    if times:
+        line["peers"] = {name: round(statistics.median(us), 3) for name, us in times.items()}
+        line["best_peer"] = min(line["peers"], key=line["peers"].get)
+        line["ratio"] = round(line["peers"][line["best_peer"]] / line["us"], 4)
+    return line
+
+
+def commit():
+    def git(*words):
+        return subprocess.run(["git", "-C", ROOT, *words], capture_output=True,
+                              text=True).stdout.strip()
+
+    changed = git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!bench/results",
+                  ":!*.md")
+    return git("rev-parse", "--short=10", "HEAD") + ("+" if changed else "")
+
+
+def keep(line, family):
+    folder = re.sub(r"[^a-z0-9]+", "-", line["device"].lower()).strip("-")
+    path = ROOT / "bench/results" / folder / f"{family}.jsonl"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    old = [json.loads(text) for text in path.read_text().splitlines()] if path.exists() else []
+
+    def identity(other):
+        return other["problem"], other["isa"], other["threads"]
+
+    kept = [line if identity(other) == identity(line) else other for other in old]
+    if line not in kept:
+        kept.append(line)
+    aside = path.with_suffix(".new")
+    aside.write_text("".join(json.dumps(other, ensure_ascii=False) + "\n" for other in kept))
+    aside.replace(path)
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--ours", action="store_true", help="time no peers")
+    parser.add_argument("--backend", default="cpu", choices=["cpu", "cuda"])
+    parser.add_argument("--isa", default="", help="an instruction set, or all of this machine")
+    parser.add_argument("--threads", type=int, default=0, help="0: as many as a call would take")
+    parser.add_argument("--rounds", type=int, default=0, help="default: 5 with peers, else 1")
+    parser.add_argument("problem", nargs="*", metavar="FILE|PROBLEM")
+    options = parser.parse_args()
+    options.rounds = options.rounds or (1 if options.ours else 5)
+    return options
+
+
+def main():
+    options = arguments()
+    python = ENVIRONMENT / "bin/python"
+    if not options.ours and options.backend == "cpu" and sys.prefix != str(ENVIRONMENT):
+        subprocess.run([ROOT / "tools/venv.sh", ENVIRONMENT, *PACKAGES], check=True)
+        os.execv(python, [python, __file__, *sys.argv[1:]])
+    families = {op["name"]: op["family"] for op in tool("ops", "--json")}
+    for problem, isa in itertools.product(read_problems(options.problem), isas(options.isa)):
+        line = measure(problem, isa, options)
+        keep(line, families[problem.split()[0]])
+        text = f"{line['us']:10.2f} us  {100 * line['share']:5.1f} % of {line['ceiling']}"
+        if "ratio" in line:
+            text += f"  {line['ratio']:6.2f} x {line['best_peer']}"
+        print(f"{text}  {line['problem']}  {line['isa']}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
