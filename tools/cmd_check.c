@@ -18,15 +18,12 @@ typedef struct checker {
 } checker;
 
 static void check_under(checker *k, const problem *p, const char *isa) {
-    const driver_options options = {.device = k->c->device,
-                                    .isa = isa,
-                                    .captured = 1,
-                                    .seed = k->seed};
+    const driver_options options = {
+        .device = k->c->device, .isa = isa, .captured = 1, .seed = k->seed};
     driver_report report;
     driver_check_on(k->ctx, p, &options, &report);
     static const char *const words[] = {"ok", "FAILED", "skipped"};
-    const char *where = k->c->device == BOLIDE_CUDA ? "cuda"
-                                                    : bolide__isa_name(bolide__cpu_isa());
+    const char *where = k->c->device == BOLIDE_CUDA ? "cuda" : bolide__isa_name(bolide__cpu_isa());
     printf("%-8s %-8s %s", words[report.verdict], where, report.problem);
     if (report.verdict == DRIVER_PASS && report.compared)
         printf("  (%lld elements, worst error %.2g of the tolerance)", (long long)report.compared,
@@ -55,8 +52,8 @@ static int check(void *user, const problem *p) {
 
 int command_check(int argc, char **argv) {
     command c;
-    if (command_read(&c, "check",
-                     OPTION_BACKEND | OPTION_ISA | OPTION_SEED | OPTION_THREADS, argc, argv))
+    if (command_read(&c, "check", OPTION_BACKEND | OPTION_ISA | OPTION_SEED | OPTION_THREADS, argc,
+                     argv))
         return 2;
     checker k = {.c = &c, .seed = c.seed < 0 ? (uint64_t)time(NULL) : (uint64_t)c.seed};
     if (bolide_context_create(c.device, 0, &k.ctx) != BOLIDE_OK ||
@@ -70,7 +67,7 @@ int command_check(int argc, char **argv) {
     if (result)
         return 2;
     if (k.passed + k.failed + k.skipped > 1)
-        printf("%lld passed, %lld failed, %lld skipped\n", (long long)k.passed,
-               (long long)k.failed, (long long)k.skipped);
+        printf("%lld passed, %lld failed, %lld skipped\n", (long long)k.passed, (long long)k.failed,
+               (long long)k.skipped);
     return k.failed > 0;
 }

@@ -55,9 +55,9 @@ int command_read(command *c, const char *name, unsigned options, int argc, char 
     static const struct {
         const char *name;
         unsigned option;
-    } known[] = {{"--json", OPTION_JSON},       {"--backend", OPTION_BACKEND},
-                 {"--isa", OPTION_ISA},         {"--threads", OPTION_THREADS},
-                 {"--seed", OPTION_SEED},       {"--seconds", OPTION_SECONDS},
+    } known[] = {{"--json", OPTION_JSON}, {"--backend", OPTION_BACKEND},
+                 {"--isa", OPTION_ISA},   {"--threads", OPTION_THREADS},
+                 {"--seed", OPTION_SEED}, {"--seconds", OPTION_SECONDS},
                  {"--arch", OPTION_ARCH}};
     *c = (command){.name = name, .device = BOLIDE_CPU, .seed = -1, .seconds = 1, .word = argv};
     for (int i = 0; i < argc; i++) {
@@ -146,8 +146,8 @@ int command_problems(const command *c, int (*each)(void *user, const problem *p)
         if (!strcmp(c->word[i], "-")) {
             result = read_lines(&r);
         } else {
-            const int n = snprintf(text + used, sizeof text - used, "%s%s", used ? " " : "",
-                                   c->word[i]);
+            const int n =
+                snprintf(text + used, sizeof text - used, "%s%s", used ? " " : "", c->word[i]);
             used += (size_t)n;
             if (used >= sizeof text)
                 return wrong(c, "a problem has more than %s bytes", "4095");

@@ -7,6 +7,7 @@
 #define BOLIDE_OPS_NORM_INTERNAL_H
 
 #ifndef __CUDACC_RTC__
+#include "core/op.h"
 #include "cpu/cpu.h"
 #endif
 
@@ -44,6 +45,59 @@ typedef struct bolide__rmsnorm_params {
 #define BOLIDE__QUANT_BLOCK 128
 #define BOLIDE__QUANT_FLOOR 1e-4f
 
+/* The layer norm and its relatives. For each row of d values, with h the tokens of a video in the
+ * fused_dit operators,
+ *
+ *     x   = input * ((gate + gate_bias) * in_scale) + residual;  residual_out = x
+ *     y   = (x - mean) / sqrt(variance + eps)
+ *     out = y * gamma + beta                                       or
+ *           y * (1 + scale + scale_bias) + (shift + shift_bias)
+ *     out = out / out_scale
+ *
+ * where an operator leaves out what it does not have. x is not rounded before it is normalised. */
+typedef struct bolide__layernorm_params {
+    bolide__rows input, residual, gate, scale, shift; /* [n, h, d] */
+    bolide__rows residual_out, out;                   /* [n, h, d] */
+    const float *gamma, *beta;                        /* [d] */
+    const float *gate_bias, *scale_bias, *shift_bias; /* [d]; NULL: 0 */
+    bolide__scalar in_scale, out_scale;
+    int64_t rows; /* n * h */
+    int64_t h, d;
+    float eps;
+} bolide__layernorm_params;
+/* What the device kernel does besides: the last two steps of the formula, block quantisation. */
+enum bolide__rmsnorm_flags {
+    BOLIDE__RMSNORM_SILU = 1,
+    BOLIDE__RMSNORM_SCALED = 2,
+    BOLIDE__RMSNORM_BLOCKS = 4
+};
+
+#define BOLIDE__QK_ROPE_MAX_PAIRS 128
+
+/* q, k or v of fused_qk_rmsnorm_rope. Strides are in elements, the last dimension is contiguous. */
+typedef struct bolide__qk_rope_side {
+    const void *weight; /* [heads * d]; NULL: copied, neither normalised nor turned */
+    void *out;          /* [b, s, heads, d] */
+    int64_t out_b, out_s, out_h;
+    int64_t first; /* channel of a token of qkv at which it begins */
+    int64_t heads;
+    float factor; /* of the result */
+} bolide__qk_rope_side;
+
+typedef struct bolide__qk_rope_params {
+    const void *qkv; /* [b, s, (heads of q, k and v) * d] */
+    int64_t qkv_b, qkv_s;
+    int64_t dtype, out_dtype;
+    bolide__qk_rope_side side[3]; /* q, k, v */
+    int64_t b, s, d;              /* s = frames * pph * ppw */
+    int64_t pph, ppw;
+    int64_t frame_pairs, height_pairs; /* pairs of a head that these turn; the width the rest */
+    int32_t interleave;
+    int32_t normalise; /* 0: q and k are only turned */
+    float eps;
+    double freq[BOLIDE__QK_ROPE_MAX_PAIRS]; /* radians a position, d/2 of them */
+} bolide__qk_rope_params;
+
 #ifndef __CUDACC_RTC__
 static inline bolide__rmsnorm_params bolide__rmsnorm_fill(const bolide_tensor *input,
                                                           const bolide_tensor *residual,
@@ -64,6 +118,19 @@ static inline bolide__rmsnorm_params bolide__rmsnorm_fill(const bolide_tensor *i
                                     .out_scale.number = 1.0f};
 }
 
+static inline bolide__layernorm_params
+bolide__layernorm_fill(const bolide_tensor *input, const bolide_tensor *out, double eps) {
+    const int64_t h = bolide__rows_heads(input);
+    return (bolide__layernorm_params){.input = bolide__rows_of(input),
+                                      .out = bolide__rows_of(out),
+                                      .rows = input->shape[0] * h,
+                                      .h = h,
+                                      .d = input->shape[input->ndim - 1],
+                                      .eps = (float)eps,
+                                      .in_scale.number = 1.0f,
+                                      .out_scale.number = 1.0f};
+}
+
 /* arg is a bolide__rmsnorm_params; items are rows. The first two take one dtype for all tensors,
  * the third no residual, the fourth any dtypes; the last has fused_add's tensors and its own. */
 #define ROWS (void *arg, int64_t begin, int64_t end, int worker)
@@ -72,7 +139,18 @@ BOLIDE_CPU_KERNEL(fused_add_rmsnorm_rows, ROWS);
 BOLIDE_CPU_KERNEL(rmsnorm_silu_rows, ROWS);
 BOLIDE_CPU_KERNEL(rmsnorm_scaled_rows, ROWS);
 BOLIDE_CPU_KERNEL(rmsnorm_block_quant_rows, ROWS);
+
+/* arg is a bolide__layernorm_params; items are rows. */
+BOLIDE_CPU_KERNEL(layernorm_rows, ROWS);
+BOLIDE_CPU_KERNEL(layernorm_quant_rows, ROWS);
+BOLIDE_CPU_KERNEL(dit_layernorm_rows, ROWS);
+
+/* arg is a bolide__qk_rope_params; items are tokens of all requests. */
+BOLIDE_CPU_KERNEL(qk_rmsnorm_rope_tokens, ROWS);
 #undef ROWS
+
+bolide_status bolide__rmsnorm_launch(const bolide__call *call, const bolide__rmsnorm_params *p,
+                                     int64_t flags);
 #endif
 
 #endif
