@@ -13,8 +13,8 @@ BUILD_NEEDS := compiler c++ cmake pkg-config python3
 # $(call build,PRESET,FOLDER): configures once, then builds.
 build = { test -f $(2)/Makefile || cmake --preset $(1); } && cmake --build $(2) --parallel $(JOBS)
 
-.PHONY: all help run test check check-san check-full check-isa check-gpu gate bench bench-gpu fuzz \
-	test-torch format format-check lint clang-build install clean
+.PHONY: all help python run test check check-san check-full check-isa bench bench-gpu fuzz format \
+	format-check lint clang-build install clean
 
 all: ## build the libraries and the tool in build/
 	@$(SETUP) $(BUILD_NEEDS)
@@ -23,10 +23,13 @@ all: ## build the libraries and the tool in build/
 help: ## list the goals
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 14
 
-run: all ## let a language model write an answer: MODEL=file.gguf PROMPT="..."
+python: # what the tests and the model need besides the build
+	@$(SETUP) python
+
+run: all python ## let a language model write an answer: MODEL=file.gguf PROMPT="..."
 	@build/examples/rmsnorm
 
-test: all ## run every test
+test: all python ## run every test
 	@tests/run.sh build $(CTEST)
 
 format: ## lay out all sources
@@ -71,6 +74,10 @@ fuzz: ## fuzz for T seconds in all; inputs are kept in .cache/fuzz
 	@$(SETUP) $(BUILD_NEEDS) fuzzer
 	@$(call build,fuzz,build/fuzz)
 	@tests/fuzz/run.sh build/fuzz $(T)
+
+check-isa: test ## test and time every instruction set of this machine
+	@build/bolide doctor
+	@python3 bench/compare.py --ours --isa all
 
 install: all ## install to PREFIX (/usr/local)
 	@cmake --install build --prefix $(PREFIX)

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Times problems with `bolide bench`, and the same work in torch on the CPU, in one run.
 
-    bench/compare.py [--ours] [--backend cpu|cuda] [--threads N] [--rounds N] [FILE|PROBLEM]...
+    bench/compare.py [--ours] [--backend cpu|cuda] [--isa NAME|all] [--threads N] [--rounds N]
+                     [FILE|PROBLEM]...
 
 Without a file or problem, every file in bench/problems is taken. Ours and theirs alternate, and
 medians over the rounds are kept. A peer is whichever of torch's forms is fastest: f32 or bf16,
@@ -15,6 +16,7 @@ problem, instruction set and number of threads. tools/tables.py prints them into
 
 import argparse
 import datetime
+import itertools
 import json
 import os
 import pathlib
@@ -27,6 +29,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 TOOL = ROOT / "build/bolide"
 ENVIRONMENT = ROOT / ".venv-bench"
 PACKAGES = ["torch", "numpy", "setuptools"]
+ISAS = ["baseline", "avx2", "emu512", "avx512"]
 
 
 def read_problems(words):
@@ -51,16 +54,25 @@ def tool(*words):
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def measure_ours(problem, options):
+def isas(wanted):
+    """The instruction sets to time; "" is the one that the library chooses."""
+    if wanted != "all":
+        return [wanted]
+    words = [TOOL, "check", "rmsnorm", "n=1", "d=8", "--isa"]
+    return [isa for isa in ISAS if subprocess.run([*words, isa], capture_output=True).returncode == 0]
+
+
+def measure_ours(problem, isa, options):
     """One line of `bolide bench --json` for one problem."""
     words = ["bench", *problem.split(), "--json", "--backend", options.backend]
-    lines = tool(*words, *(["--threads", str(options.threads)] if options.threads else []))
+    words += ["--threads", str(options.threads)] if options.threads else []
+    lines = tool(*words, *(["--isa", isa] if isa else []))
     if len(lines) != 1:
         sys.exit(f"compare: {problem}: lists are not taken here; write a line for each problem")
     return lines[0]
 
 
-def measure(problem, options):
+def measure(problem, isa, options):
     """Alternates ours and theirs; returns the line to keep."""
     calls = {}
     if not options.ours and options.backend == "cpu":
@@ -69,7 +81,7 @@ def measure(problem, options):
         calls = peers.calls(problem, options.threads)
     lines, times = [], {name: [] for name in calls}
     for _ in range(options.rounds):
-        lines.append(measure_ours(problem, options))
+        lines.append(measure_ours(problem, isa, options))
         for name, call in calls.items():
             times[name].append(call())
     lines.sort(key=lambda line: line["us"])
@@ -115,6 +127,7 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--ours", action="store_true", help="time no peers")
     parser.add_argument("--backend", default="cpu", choices=["cpu", "cuda"])
+    parser.add_argument("--isa", default="", help="an instruction set, or all of this machine")
     parser.add_argument("--threads", type=int, default=0, help="0: as many as a call would take")
     parser.add_argument("--rounds", type=int, default=0, help="default: 5 with peers, else 1")
     parser.add_argument("problem", nargs="*", metavar="FILE|PROBLEM")
@@ -130,13 +143,13 @@ def main():
         subprocess.run([ROOT / "tools/venv.sh", ENVIRONMENT, *PACKAGES], check=True)
         os.execv(python, [python, __file__, *sys.argv[1:]])
     families = {op["name"]: op["family"] for op in tool("ops", "--json")}
-    for problem in read_problems(options.problem):
-        line = measure(problem, options)
+    for problem, isa in itertools.product(read_problems(options.problem), isas(options.isa)):
+        line = measure(problem, isa, options)
         keep(line, families[problem.split()[0]])
         text = f"{line['us']:10.2f} us  {100 * line['share']:5.1f} % of {line['ceiling']}"
         if "ratio" in line:
             text += f"  {line['ratio']:6.2f} x {line['best_peer']}"
-        print(f"{text}  {line['problem']}", flush=True)
+        print(f"{text}  {line['problem']}  {line['isa']}", flush=True)
 
 
 if __name__ == "__main__":

@@ -308,9 +308,9 @@ double ref_key_f64(const ref_call *c, const char *key, double absent) {
 
 int64_t ref_key_list(const ref_call *c, const char *key, int64_t *values, int64_t limit) {
     const char *text = ref_key_text(c, key);
-    const int64_t count = text ? problem_ints(text, values, limit) : 0;
+    const int64_t count = text && strcmp(text, "none") != 0 ? problem_ints(text, values, limit) : 0;
     if (count < 0)
-        bad_key(c, key, "a list as 3:5:7");
+        bad_key(c, key, "a list as 3:5:7, or none");
     return count < 0 ? 0 : count;
 }
 
@@ -331,8 +331,12 @@ static int is_explicit(const ref_call *c, const char *name) {
 }
 
 void ref_set_dim(ref_call *c, const char *name, int64_t value) {
-    if (!is_explicit(c, name))
-        case_set_dim(c, name, value);
+    int64_t given;
+    const char *text = problem_get(&c->p, name);
+    if (text && problem_int(text, &given) && given != value)
+        case_fail(c, "%s: %s=%s contradicts the other keys, by which it is %lld", c->op->name, name,
+                  text, (long long)value);
+    case_set_dim(c, name, value);
 }
 
 static void set_number(ref_call *c, const char *name, const void *value) {

@@ -36,6 +36,8 @@ int case_read_keys(driver_case *c);
 /* ---- shape.c: presence, dtype, shape and strides ----------------------------------------------
  */
 
+/* 1 if a key gives a property of that tensor: "seed.dtype". */
+int case_has_property(const driver_case *c, const char *name);
 int case_add_tensors(driver_case *c);
 int case_add_list(driver_case *c, bolide_phase phase, const bolide_param *row, int64_t count);
 int case_resolve_tensors(driver_case *c);

@@ -21,7 +21,7 @@ static void print_default(json *j, const bolide_param *p) {
     switch (p->kind) {
     case BOLIDE_KIND_F64:
     case BOLIDE_KIND_F64_OR_TENSOR:
-        json_double(j, "default", p->f64, 17);
+        json_double(j, "default", p->f64, 0);
         break;
     case BOLIDE_KIND_I64:
     case BOLIDE_KIND_BOOL:

@@ -12,7 +12,8 @@
 //     input=f16            the dtype of a tensor; passes it if it is optional
 //     lse=given lse=none   passes or omits an optional tensor
 //     out=input            the memory of another tensor, in place
-//     k_scale=tensor       a number-or-tensor as a tensor; k_scale=0.5 as a number
+//     k_scale=tensor       a number-or-tensor as a tensor; k_scale=0.5 as a number; a property of
+//                          the tensor (seed.dtype=i64) also makes it one
 //     x=bf16               the dtype of the first floating input
 //     seed=1               of the random values
 //     input.pad=8          elements behind each row of the last dimension
@@ -21,7 +22,7 @@
 //     input.order=0:2:1:3  order of the dimensions in memory, outermost first
 //     input.shape=3:4      the shape, whatever the rows say
 //     input.form=1         which of the accepted shapes of the row
-//     input.dtype=f32      the dtype, beside =tensor
+//     input.dtype=f32      the dtype, beside =tensor; that of another tensor by its name
 //     input.on=host        where a tensor lies that may be on the host or the device
 //     input.values=inf     zero one normal uniform nan inf mix large tiny
 //     xs.count=3           length of a list of tensors

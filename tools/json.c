@@ -6,6 +6,7 @@
 #include "json.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Bytes of the UTF-8 sequence at s; 0 if it is malformed. */
@@ -79,10 +80,15 @@ void json_int(json *j, const char *key, int64_t value) {
 
 void json_double(json *j, const char *key, double value, int digits) {
     begin(j, key);
-    if (isfinite(value))
-        (void)fprintf(j->file, "%.*g", digits, value);
-    else
+    if (!isfinite(value)) {
         (void)fputs("null", j->file);
+        return;
+    }
+    char text[32];
+    (void)snprintf(text, sizeof text, "%.*g", digits ? digits : 15, value);
+    for (int n = 16; digits == 0 && n <= 17 && strtod(text, NULL) != value; n++)
+        (void)snprintf(text, sizeof text, "%.*g", n, value);
+    (void)fputs(text, j->file);
 }
 
 void json_bool(json *j, const char *key, int value) {

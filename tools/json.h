@@ -19,7 +19,7 @@ void json_open(json *j, const char *key, char bracket);
 void json_close(json *j, char bracket);
 void json_string(json *j, const char *key, const char *text);
 void json_int(json *j, const char *key, int64_t value);
-/* digits: significant ones. */
+/* digits: significant ones; 0: as many as it takes to read the same number back. */
 void json_double(json *j, const char *key, double value, int digits);
 void json_bool(json *j, const char *key, int value);
 void json_null(json *j, const char *key);

@@ -210,7 +210,8 @@ static int read_row(driver_case *c, bolide_phase phase, const bolide_param *row,
         return read_double(c, phase, row, key);
     case BOLIDE_KIND_F64_OR_TENSOR:
     case BOLIDE_KIND_I64_OR_TENSOR:
-        if (!problem_double(key->value, &number) && strcmp(key->value, "none"))
+        if (case_has_property(c, row->name) ||
+            (!problem_double(key->value, &number) && strcmp(key->value, "none")))
             return 0;
         return row->kind == BOLIDE_KIND_F64_OR_TENSOR ? read_double(c, phase, row, key)
                                                       : read_integer(c, phase, row, key);

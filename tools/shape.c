@@ -46,6 +46,15 @@ int case_add_list(driver_case *c, bolide_phase phase, const bolide_param *row, i
     return 0;
 }
 
+int case_has_property(const driver_case *c, const char *name) {
+    char prefix[PROBLEM_NAME + 1];
+    const size_t n = (size_t)snprintf(prefix, sizeof prefix, "%.60s.", name);
+    for (int32_t i = 0; i < c->keys.count; i++)
+        if (!strncmp(c->keys.key[i].name, prefix, n))
+            return 1;
+    return 0;
+}
+
 /* Passed: what must be, and optional ones that a key gives. */
 static int is_passed(const driver_case *c, const bolide_param *row) {
     const char *value = problem_get(&c->keys, row->name);
@@ -53,15 +62,8 @@ static int is_passed(const driver_case *c, const bolide_param *row) {
     if (value && !strcmp(value, "none"))
         return 0;
     if (case_is_or_tensor(row->kind))
-        return value && !problem_double(value, &number);
-    if (!(row->flags & BOLIDE_OPTIONAL) || value)
-        return 1;
-    char prefix[PROBLEM_NAME + 1];
-    const size_t n = (size_t)snprintf(prefix, sizeof prefix, "%.60s.", row->name);
-    for (int32_t i = 0; i < c->keys.count; i++)
-        if (!strncmp(c->keys.key[i].name, prefix, n))
-            return 1;
-    return 0;
+        return (value && !problem_double(value, &number)) || case_has_property(c, row->name);
+    return !(row->flags & BOLIDE_OPTIONAL) || value || case_has_property(c, row->name);
 }
 
 int case_add_tensors(driver_case *c) {
@@ -159,18 +161,27 @@ static int64_t like_dtype(const driver_case *c, const driver_tensor *t) {
     return 0;
 }
 
+/* A dtype by name, or that of another tensor by its name; 0 if the text is neither. */
+static int64_t named_dtype(const driver_case *c, const char *text) {
+    for (int32_t i = 0; i < c->tensor_count; i++)
+        if (!strcmp(c->tensor[i].name, text))
+            return c->tensor[i].dtype;
+    return bolide_dtype_parse(text);
+}
+
 /* The dtype a key states: input=f16 or input.dtype=f16; of a list, that of all its members. */
 static int64_t stated_dtype(driver_case *c, const driver_tensor *t) {
-    const char *names[] = {problem_get(&c->keys, t->row->name),
-                           case_property(c, t->row->name, "dtype"),
-                           case_property(c, t->name, "dtype")};
-    int64_t dtype = 0;
-    for (int i = 0; i < 3; i++) {
-        if (names[i] && bolide_dtype_parse(names[i]))
-            dtype = bolide_dtype_parse(names[i]);
-        else if (names[i] && i > 0)
-            case_fail(c, "%s: %s.dtype: expected a dtype; got %.80s", c->op->name, t->name,
-                      names[i]);
+    const char *value = problem_get(&c->keys, t->row->name);
+    const char *properties[] = {case_property(c, t->row->name, "dtype"),
+                                case_property(c, t->name, "dtype")};
+    int64_t dtype = value ? bolide_dtype_parse(value) : 0;
+    for (int i = 0; i < 2; i++) {
+        if (!properties[i])
+            continue;
+        dtype = named_dtype(c, properties[i]);
+        if (!dtype)
+            case_fail(c, "%s: %s.dtype: expected a dtype or a tensor before it; got %.80s",
+                      c->op->name, t->name, properties[i]);
     }
     return dtype;
 }

@@ -5,9 +5,12 @@
 #ifndef BOLIDE_BOLIDE_H
 #define BOLIDE_BOLIDE_H
 
+#include <bolide/attention.h>
 #include <bolide/core.h>
+#include <bolide/gemm.h>
 #include <bolide/norm.h>
 #include <bolide/page.h>
 #include <bolide/rope.h>
+#include <bolide/sampling.h>
 
 #endif

@@ -268,9 +268,10 @@ static int64_t row_dtypes(const bolide__call *call, const row_view *v) {
         return d == BOLIDE_NO_INT ? 0 : d;
     }
     const bolide_tensor *t = read_pointer(other.field);
-    if (!t)
-        return row_dtypes(call, &other);
-    return bolide_dtype_bit(t->dtype);
+    const int64_t bit = t ? bolide_dtype_bit(t->dtype) : 0;
+    const int64_t set = other.param->like ? 0 : other.param->dtypes;
+    /* A wrong dtype of the other row is told of that row, which may come later. */
+    return t && (!set || set & bit) ? bit : row_dtypes(call, &other);
 }
 
 static bolide_status check_dtype(const bolide__call *call, const row_view *v,

@@ -28,7 +28,7 @@ static const char *const apply_rope_cases[] = {
     "apply_rope len=1,5:0:3,0:0:7:1:90 spare=0,4 q=f16,bf16,f32 interleave=0,1",
     "apply_rope len=3:4 q=bf16 q_rope_out=q k_rope_out=k spare=3",
     "apply_rope len=3:4 q=f32 pos=1048576 rotary_dim=32",
-    "apply_rope b=0 n=3 q=f16",
+    "apply_rope len=none spare=3 q=f16",
 };
 BOLIDE_TEST(apply_rope, apply_rope_cases);
 

@@ -103,7 +103,8 @@ const int64_t *ref_tuple(const ref_call *c, const char *name, int64_t *count);
 int64_t ref_dim(const ref_call *c, const char *name);
 int ref_has_dim(const ref_call *c, const char *name);
 
-/* Free keys of the problem. The list is "3:5:7"; its count is 0 when the key is not given. */
+/* Free keys of the problem. The list is "3:5:7", or "none"; its count is 0 when the key is not
+ * given. */
 int64_t ref_key(const ref_call *c, const char *key, int64_t absent);
 double ref_key_f64(const ref_call *c, const char *key, double absent);
 const char *ref_key_text(const ref_call *c, const char *key);
@@ -114,7 +115,8 @@ int64_t ref_key_list(const ref_call *c, const char *key, int64_t *values, int64_
 /* Says what is wrong with the keys; the problem is then refused with this sentence. */
 void ref_refuse(ref_call *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* In dims. A key of the problem wins over each of these. */
+/* In dims. A key of the problem wins over each of these, but a dimension that a key gives must be
+ * the one that is set here. */
 void ref_set_dim(ref_call *c, const char *name, int64_t value);
 void ref_set_shape(ref_call *c, const char *tensor, int32_t ndim, const int64_t *shape);
 void ref_set_i64(ref_call *c, const char *row, int64_t value);

@@ -52,6 +52,27 @@ enum bolide__rmsnorm_flags {
     BOLIDE__RMSNORM_BLOCKS = 4
 };
 
+/* The layer norm and its relatives. For each row of d values, with h the tokens of a video in the
+ * fused_dit operators,
+ *
+ *     x   = input * ((gate + gate_bias) * in_scale) + residual;  residual_out = x
+ *     y   = (x - mean) / sqrt(variance + eps)
+ *     out = y * gamma + beta                                       or
+ *           y * (1 + scale + scale_bias) + (shift + shift_bias)
+ *     out = out / out_scale
+ *
+ * where an operator leaves out what it does not have. x is not rounded before it is normalised. */
+typedef struct bolide__layernorm_params {
+    bolide__rows input, residual, gate, scale, shift; /* [n, h, d] */
+    bolide__rows residual_out, out;                   /* [n, h, d] */
+    const float *gamma, *beta;                        /* [d] */
+    const float *gate_bias, *scale_bias, *shift_bias; /* [d]; NULL: 0 */
+    bolide__scalar in_scale, out_scale;
+    int64_t rows; /* n * h */
+    int64_t h, d;
+    float eps;
+} bolide__layernorm_params;
+
 #ifndef __CUDACC_RTC__
 static inline bolide__rmsnorm_params bolide__rmsnorm_fill(const bolide_tensor *input,
                                                           const bolide_tensor *residual,
@@ -72,6 +93,19 @@ static inline bolide__rmsnorm_params bolide__rmsnorm_fill(const bolide_tensor *i
                                     .out_scale.number = 1.0f};
 }
 
+static inline bolide__layernorm_params
+bolide__layernorm_fill(const bolide_tensor *input, const bolide_tensor *out, double eps) {
+    const int64_t h = bolide__rows_heads(input);
+    return (bolide__layernorm_params){.input = bolide__rows_of(input),
+                                      .out = bolide__rows_of(out),
+                                      .rows = input->shape[0] * h,
+                                      .h = h,
+                                      .d = input->shape[input->ndim - 1],
+                                      .eps = (float)eps,
+                                      .in_scale.number = 1.0f,
+                                      .out_scale.number = 1.0f};
+}
+
 /* arg is a bolide__rmsnorm_params; items are rows. The first two take one dtype for all tensors,
  * the third no residual, the fourth any dtypes; the last has fused_add's tensors and its own. */
 #define ROWS (void *arg, int64_t begin, int64_t end, int worker)
@@ -80,6 +114,11 @@ BOLIDE_CPU_KERNEL(fused_add_rmsnorm_rows, ROWS);
 BOLIDE_CPU_KERNEL(rmsnorm_silu_rows, ROWS);
 BOLIDE_CPU_KERNEL(rmsnorm_scaled_rows, ROWS);
 BOLIDE_CPU_KERNEL(rmsnorm_block_quant_rows, ROWS);
+
+/* arg is a bolide__layernorm_params; items are rows. */
+BOLIDE_CPU_KERNEL(layernorm_rows, ROWS);
+BOLIDE_CPU_KERNEL(layernorm_quant_rows, ROWS);
+BOLIDE_CPU_KERNEL(dit_layernorm_rows, ROWS);
 #undef ROWS
 
 bolide_status bolide__rmsnorm_launch(const bolide__call *call, const bolide__rmsnorm_params *p,

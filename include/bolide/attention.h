@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Attention over caches of keys and values. The batch operators take three calls:
+//
+//     bolide_batch_decode_workspace(ctx, &plan_args, &sizes);   // what to bring
+//     bolide_batch_decode_plan(ctx, &plan_args, stream);        // when lengths change
+//     bolide_batch_decode_run(ctx, &run_args, stream);          // once a layer
+//
+// What all of them share:
+//
+// - Query head h reads key head h / (num_qo_heads / num_kv_heads). Softmax and sums run in f32.
+// - A request's queries are its last tokens: query i of q_len has position kv_len - q_len + i, and
+//   with `causal` sees the keys up to its own position.
+// - Logits: (q . k) * sm_scale * q_scale * k_scale, then logits_soft_cap * tanh(s / cap), then the
+//   ALiBi bias, then the mask. sm_scale is 1/sqrt(head_dim_qk) unless given.
+// - window_left = w >= 0 leaves the keys from w before the query on, on top of any other mask.
+// - A row that sees no key is 0 with an lse of -inf (of the sink where there are sinks).
+// - lse is log2 of the sum of exp over the visible keys and the sink; with
+//   return_lse_base_on_e the natural logarithm.
+// - A scale is a number or an f32 tensor of one element or of one a head. q_scale, k_scale and
+//   v_scale say what a stored 1.0 stands for; what is stored in out is the result / o_scale.
+// - Keys behind a request's length are never read, so unused page tails may hold anything.
+//
+// A plan is a function of lengths and options only. It lies in the caller's memory, holds no
+// pointer, and stays valid while workspace.device_int is left alone. Its frozen part depends on
+// the declared maxima only, so that a captured run stays right when the plan is made again; the
+// maxima default to the plan's own values, rounded up.
+
+#ifndef BOLIDE_ATTENTION_H
+#define BOLIDE_ATTENTION_H
+
+#include <bolide/core.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Order of a cache's dimensions: [page, token, head, dim] or [page, head, token, dim]; without
+ * pages [token, head, dim] or [head, token, dim]. Strides are honoured in either. */
+typedef enum bolide_kv_layout { BOLIDE_NHD, BOLIDE_HND } bolide_kv_layout;
+
+/* Positions inside the kernel: none; rotary embedding of queries and keys in halves (pairs i and
+ * i + head_dim/2, angle position / rope_scale * rope_theta^(-2i/head_dim)); or the linear bias of
+ * ALiBi, slope_h * (key position - query position), with the paper's slopes for any head count. */
+typedef enum bolide_pos_encoding_mode {
+    BOLIDE_POS_NONE,
+    BOLIDE_POS_ROPE_LLAMA,
+    BOLIDE_POS_ALIBI
+} bolide_pos_encoding_mode;
+
+/* ---- batch_decode: a few new tokens of each request against its paged cache ----------------- */
+
+typedef struct bolide_batch_decode_plan_args {
+    bolide_args_head head;
+    /* Lengths; each tensor on the host or on the device. On the device they cost one copy back
+     * and one wait on the stream. */
+    const bolide_tensor *indptr; /* [b+1] i32: request i owns entries indptr[i] … indptr[i+1]-1 of
+                                    indices; NULL when run gets block_tables */
+    const bolide_tensor *last_page_len; /* [b] i32: keys in the last page, 1 … page_size */
+    const bolide_tensor *seq_lens;      /* [b] i32: keys of each request; either this or
+                                           last_page_len */
+    int64_t num_qo_heads;
+    int64_t num_kv_heads; /* divides num_qo_heads */
+    int64_t head_dim;     /* of q and k: a multiple of 8, at most 576 */
+    int64_t head_dim_vo;  /* of v and out, likewise; default head_dim */
+    int64_t page_size;
+    int64_t kv_layout;         /* bolide_kv_layout, default NHD */
+    int64_t q_data_type;       /* f16 (default), bf16, f32, f8_e4m3fn, f8_e5m2 */
+    int64_t kv_data_type;      /* the same set; default q_data_type */
+    int64_t o_data_type;       /* the same set; default q_data_type, bf16 if that has 8 bits */
+    int64_t pos_encoding_mode; /* bolide_pos_encoding_mode, default NONE */
+    int64_t q_len_per_req;     /* query tokens of each request, default 1 */
+    int64_t causal;            /* among a request's own query tokens, default 1 */
+    int64_t use_custom_mask; /* run gets custom_mask or packed_custom_mask, which replaces causal */
+    int64_t window_left;     /* default -1: no limit */
+    double logits_soft_cap;  /* absent or 0: off */
+    double sm_scale;         /* absent: 1/sqrt(head_dim) */
+    double rope_scale;       /* default 1 */
+    double rope_theta;       /* default 10000 */
+    int64_t fixed_split_size; /* pages in a piece of a request; absent, 0, -1: balanced. With it a
+                                 request has the same bits alone and in any batch */
+    int64_t disable_split_kv; /* 1: one piece a request */
+    int64_t max_batch_size;   /* declared maxima, see above */
+    int64_t max_sequence_kv;
+    const bolide_workspace *workspace;
+    bolide_plan *plan;
+} bolide_batch_decode_plan_args;
+
+typedef struct bolide_batch_decode_run_args {
+    bolide_args_head head;
+    const bolide_tensor *q;       /* [b * q_len_per_req, h_q, d_qk], tokens of a request together */
+    const bolide_tensor *k_cache; /* [p, page_size, h_kv, d_qk] or [p, h_kv, page_size, d_qk] */
+    const bolide_tensor *v_cache; /* the same with d_vo */
+    const bolide_tensor *indices; /* [n] i32: page ids, request behind request */
+    const bolide_tensor *block_tables; /* [b, m] i32: page ids a request; in place of indices */
+    const bolide_tensor *custom_mask;  /* [n] bool: q_len * kv_len a request, row by row; 1: seen */
+    const bolide_tensor *packed_custom_mask;   /* [n] u8: the same in bits, lowest first, each
+                                                  request from a new byte */
+    const bolide_tensor *sinks;                /* [h_q] f32: a logit that joins each row's sum */
+    double q_scale, k_scale, v_scale, o_scale; /* default 1 */
+    const bolide_tensor *q_scale_tensor;       /* [], [1] or [h_q] f32 */
+    const bolide_tensor *k_scale_tensor;       /* [], [1] or [h_kv] f32 */
+    const bolide_tensor *v_scale_tensor;       /* [], [1] or [h_kv] f32 */
+    const bolide_tensor *o_scale_tensor;       /* [] or [1] f32 */
+    int64_t return_lse_base_on_e;              /* default 0 */
+    const bolide_tensor *out;                  /* [b * q_len_per_req, h_q, d_vo] */
+    const bolide_tensor *lse;                  /* [b * q_len_per_req, h_q] f32, or NULL */
+    const bolide_workspace *workspace;         /* the plan's */
+    bolide_plan *plan;
+} bolide_batch_decode_run_args;
+
+/* Pure. Lengths are not read, except for fixed_split_size without max_sequence_kv. */
+BOLIDE_API BOLIDE_MUST_USE bolide_status bolide_batch_decode_workspace(
+    const bolide_context *ctx, const bolide_batch_decode_plan_args *args, bolide_sizes *sizes);
+BOLIDE_API BOLIDE_MUST_USE bolide_status bolide_batch_decode_plan(
+    const bolide_context *ctx, const bolide_batch_decode_plan_args *args, bolide_stream stream);
+BOLIDE_API BOLIDE_MUST_USE bolide_status bolide_batch_decode_run(
+    const bolide_context *ctx, const bolide_batch_decode_run_args *args, bolide_stream stream);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

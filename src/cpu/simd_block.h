@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Dot products of small integers in blocks of 32: what the quantised matrix products need beside
+// simd.h. A block of a weight is 32 numbers, either 4-bit (16 bytes: number i in the low half of
+// byte i, number i + 16 in its high half; 0 to 15) or signed bytes; its partner is 32 signed bytes
+// in -127 … 127. Sums are exact, so every instruction set gives the same integers and the caller is
+// free to choose lanes. Sixteen weight rows make the 16 lanes of a result:
+//
+//     block_dot_rows    from rows as they lie in memory, for one partner: a matrix-vector product
+//     block_interleave  writes the panel of 16 rows that
+//     panel_dot         multiplies with several partners: a matrix-matrix product
+//
+// A panel holds groups of 4 neighbouring numbers: [8 groups][16 rows][4 bytes].
+//
+// On AVX2 the products of 4-bit numbers (at most 15 * 127 * 2 a pair, eight pairs deep 30480) are
+// summed in 16 bits; signed bytes take |w| times sign(w) x, at most 128 * 127 * 2 a pair, widened
+// at once. VNNI multiplies unsigned by signed bytes into 32 bits; signed weights go in as w + 128
+// and the caller takes 128 times the partner's sum off again (panel_bias).
+
+#ifndef BOLIDE_CPU_SIMD_BLOCK_H
+#define BOLIDE_CPU_SIMD_BLOCK_H
+
+#include "cpu/simd.h"
+
+enum { BLOCK_SIZE = 32, PANEL_ROWS = 16, PANEL_GROUPS = 8, PANEL_BYTES = 512 };
+
+/* The two kinds of block. */
+enum { BLOCK_NIBBLES, BLOCK_SIGNED };
+
+/* ---- f16 in integer lanes ----------------------------------------------------------------- */
+
+/* The low 16 bits of each lane as f16. */
+BOLIDE_INLINE f32x16 f16_of_lanes(i32x16 bits) {
+#if BOLIDE_SIMD_HAS_F16
+    uint16_t t[BOLIDE_LANES];
+    u16_store(t, bits);
+    return f16_load(t);
+#else
+    return simd_f16_bits_to_f32(i32_and(bits, i32_set(0xFFFF)));
+#endif
+}
+/* One f16 in every lane. */
+BOLIDE_INLINE f32x16 f16_broadcast(const void *p) {
+    uint16_t bits;
+    memcpy(&bits, p, sizeof bits);
+    return f16_of_lanes(i32_set(bits));
+}
+/* Four bytes at row[i] + offset as lane i. */
+BOLIDE_INLINE i32x16 block_heads(const uint8_t *const *row, int64_t offset) {
+    int32_t t[PANEL_ROWS];
+    BOLIDE_UNROLL
+    for (int i = 0; i < PANEL_ROWS; i++)
+        memcpy(&t[i], row[i] + offset, sizeof t[i]);
+    return i32_load(t);
+}
+/* The 32 numbers of a 4-bit block in order, one a lane. */
+BOLIDE_INLINE void nibbles_widen(const void *p, i32x16 *first, i32x16 *second) {
+    const i32x16 bytes = u8_load(p);
+    *first = i32_and(bytes, i32_set(15));
+    *second = i32_shr(bytes, 4);
+}
+
+#if defined(BOLIDE_ISA_AVX2) || defined(BOLIDE_ISA_EMU512) || defined(BOLIDE_ISA_AVX512)
+
+/* ---- AVX2: two halves of 8 rows ----------------------------------------------------------- */
+
+BOLIDE_INLINE __m256i block_bytes(const uint8_t *p, int kind) {
+    if (kind == BLOCK_SIGNED)
+        return _mm256_loadu_si256((const __m256i *)(const void *)p);
+    const __m128i q = _mm_loadu_si128((const __m128i *)(const void *)p);
+    const __m256i both = _mm256_set_m128i(_mm_srli_epi16(q, 4), q);
+    return _mm256_and_si256(both, _mm256_set1_epi8(15));
+}
+/* Eight sums of four products. */
+BOLIDE_INLINE __m256i block_products(__m256i w, __m256i x, int kind) {
+    const __m256i pairs = kind == BLOCK_SIGNED
+                              ? _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w))
+                              : _mm256_maddubs_epi16(w, x);
+    return _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
+}
+/* Lane i of the result: the sum of v[i]. */
+BOLIDE_INLINE __m256i block_sums8(const __m256i v[8]) {
+    const __m256i a =
+        _mm256_hadd_epi32(_mm256_hadd_epi32(v[0], v[1]), _mm256_hadd_epi32(v[2], v[3]));
+    const __m256i b =
+        _mm256_hadd_epi32(_mm256_hadd_epi32(v[4], v[5]), _mm256_hadd_epi32(v[6], v[7]));
+    return _mm256_add_epi32(_mm256_permute2x128_si256(a, b, 0x20),
+                            _mm256_permute2x128_si256(a, b, 0x31));
+}
+BOLIDE_INLINE __m256i block_dot_rows8(const uint8_t *const *row, int64_t offset, __m256i x,
+                                      int kind) {
+    __m256i v[8];
+    BOLIDE_UNROLL
+    for (int i = 0; i < 8; i++)
+        v[i] = block_products(block_bytes(row[i] + offset, kind), x, kind);
+    return block_sums8(v);
+}
+BOLIDE_INLINE i32x16 block_join(__m256i lo, __m256i hi) {
+#if defined(BOLIDE_ISA_AVX512)
+    return (i32x16){_mm512_inserti64x4(_mm512_castsi256_si512(lo), hi, 1)};
+#else
+    return (i32x16){lo, hi};
+#endif
+}
+/* Lane i: the product of the block at row[i] + offset with x. */
+BOLIDE_INLINE i32x16 block_dot_rows(const uint8_t *const *row, int64_t offset, const int8_t *x,
+                                    int kind) {
+    const __m256i partner = _mm256_loadu_si256((const __m256i *)(const void *)x);
+    const __m256i lo = block_dot_rows8(row, offset, partner, kind);
+    return block_join(lo, block_dot_rows8(row + 8, offset, partner, kind));
+}
+
+/* r[i] lane j and r[j] lane i of 8 registers of 8 lanes of 32 bits change places. */
+BOLIDE_INLINE void block_transpose8(__m256i r[8]) {
+    __m256i a[8], b[8];
+    BOLIDE_UNROLL
+    for (int i = 0; i < 8; i += 2) {
+        a[i] = _mm256_unpacklo_epi32(r[i], r[i + 1]);
+        a[i + 1] = _mm256_unpackhi_epi32(r[i], r[i + 1]);
+    }
+    BOLIDE_UNROLL
+    for (int i = 0; i < 8; i += 4) {
+        b[i] = _mm256_unpacklo_epi64(a[i], a[i + 2]);
+        b[i + 1] = _mm256_unpackhi_epi64(a[i], a[i + 2]);
+        b[i + 2] = _mm256_unpacklo_epi64(a[i + 1], a[i + 3]);
+        b[i + 3] = _mm256_unpackhi_epi64(a[i + 1], a[i + 3]);
+    }
+    BOLIDE_UNROLL
+    for (int i = 0; i < 4; i++) {
+        r[i] = _mm256_permute2x128_si256(b[i], b[i + 4], 0x20);
+        r[i + 4] = _mm256_permute2x128_si256(b[i], b[i + 4], 0x31);
+    }
+}
+BOLIDE_INLINE void block_interleave(uint8_t *panel, const uint8_t *const *row, int64_t offset,
+                                    int kind, int vnni) {
+    for (int half = 0; half < 2; half++) {
+        __m256i v[8];
+        BOLIDE_UNROLL
+        for (int i = 0; i < 8; i++) {
+            v[i] = block_bytes(row[8 * half + i] + offset, kind);
+            if (vnni && kind == BLOCK_SIGNED)
+                v[i] = _mm256_xor_si256(v[i], _mm256_set1_epi8(-128));
+        }
+        block_transpose8(v);
+        BOLIDE_UNROLL
+        for (int i = 0; i < 8; i++)
+            _mm256_storeu_si256((__m256i *)(void *)(panel + 64 * i + 32 * half), v[i]);
+    }
+}
+
+BOLIDE_INLINE __m256i block_partner(const int8_t *x) {
+    int32_t four;
+    memcpy(&four, x, sizeof four);
+    return _mm256_set1_epi32(four);
+}
+BOLIDE_INLINE __m256i panel_load(const uint8_t *p) {
+    return _mm256_loadu_si256((const __m256i *)(const void *)p);
+}
+/* One half of 8 rows. The kind decides how wide the sums over the groups are. */
+BOLIDE_INLINE void panel_dot8(const uint8_t *panel, const int8_t *const *x, int64_t offset,
+                              int count, int kind, __m256i *sum) {
+    BOLIDE_UNROLL
+    for (int i = 0; i < count; i++)
+        sum[i] = _mm256_setzero_si256();
+    BOLIDE_UNROLL
+    for (int g = 0; g < PANEL_GROUPS; g++) {
+        const __m256i w = panel_load(panel + 64 * g);
+        BOLIDE_UNROLL
+        for (int i = 0; i < count; i++) {
+            const __m256i partner = block_partner(x[i] + offset + 4 * g);
+            sum[i] = kind == BLOCK_SIGNED
+                         ? _mm256_add_epi32(sum[i], block_products(w, partner, kind))
+                         : _mm256_add_epi16(sum[i], _mm256_maddubs_epi16(w, partner));
+        }
+    }
+    BOLIDE_UNROLL
+    for (int i = 0; i < count; i++)
+        if (kind == BLOCK_NIBBLES)
+            sum[i] = _mm256_madd_epi16(sum[i], _mm256_set1_epi16(1));
+}
+
+#if defined(BOLIDE_ISA_AVX512)
+#define BLOCK_VNNI_TARGET __attribute__((target("avx512vnni")))
+__attribute__((always_inline, target("avx512vnni"))) static inline void
+panel_dot_vnni(const uint8_t *panel, const int8_t *const *x, int64_t offset, int count,
+               i32x16 *sum) {
+    BOLIDE_UNROLL
+    for (int i = 0; i < count; i++)
+        sum[i] = i32_zero();
+    BOLIDE_UNROLL
+    for (int g = 0; g < PANEL_GROUPS; g++) {
+        const __m512i w = _mm512_loadu_si512(panel + 64 * g);
+        BOLIDE_UNROLL
+        for (int i = 0; i < count; i++) {
+            int32_t four;
+            memcpy(&four, x[i] + offset + 4 * g, sizeof four);
+            sum[i].v = _mm512_dpbusd_epi32(sum[i].v, w, _mm512_set1_epi32(four));
+        }
+    }
+}
+#endif
+
+/* sum[i], lane j: the product of row j of the panel's block with the block at x[i] + offset, for
+ * i < count (a constant, at most 4). */
+BOLIDE_INLINE void panel_dot(const uint8_t *panel, const int8_t *const *x, int64_t offset,
+                             int count, int kind, i32x16 *sum) {
+    __m256i lo[4], hi[4];
+    panel_dot8(panel, x, offset, count, kind, lo);
+    panel_dot8(panel + 32, x, offset, count, kind, hi);
+    BOLIDE_UNROLL
+    for (int i = 0; i < count; i++)
+        sum[i] = block_join(lo[i], hi[i]);
+}
+
+#else
+
+/* ---- portable ----------------------------------------------------------------------------- */
+
+BOLIDE_INLINE int32_t block_number(const uint8_t *p, int kind, int i) {
+    if (kind == BLOCK_SIGNED)
+        return (int8_t)p[i];
+    return i < 16 ? p[i] & 15 : p[i - 16] >> 4;
+}
+BOLIDE_INLINE i32x16 block_dot_rows(const uint8_t *const *row, int64_t offset, const int8_t *x,
+                                    int kind) {
+    int32_t t[PANEL_ROWS];
+    for (int r = 0; r < PANEL_ROWS; r++) {
+        t[r] = 0;
+        for (int i = 0; i < BLOCK_SIZE; i++)
+            t[r] += block_number(row[r] + offset, kind, i) * x[i];
+    }
+    return i32_load(t);
+}
+BOLIDE_INLINE void block_interleave(uint8_t *panel, const uint8_t *const *row, int64_t offset,
+                                    int kind, int vnni) {
+    (void)vnni;
+    for (int r = 0; r < PANEL_ROWS; r++)
+        for (int i = 0; i < BLOCK_SIZE; i++)
+            panel[64 * (i / 4) + 4 * r + i % 4] = (uint8_t)block_number(row[r] + offset, kind, i);
+}
+BOLIDE_INLINE void panel_dot(const uint8_t *panel, const int8_t *const *x, int64_t offset,
+                             int count, int kind, i32x16 *sum) {
+    for (int m = 0; m < count; m++) {
+        int32_t t[PANEL_ROWS] = {0};
+        for (int g = 0; g < PANEL_GROUPS; g++)
+            for (int r = 0; r < PANEL_ROWS; r++)
+                for (int i = 0; i < 4; i++) {
+                    const uint8_t w = panel[64 * g + 4 * r + i];
+                    t[r] += (kind == BLOCK_SIGNED ? (int8_t)w : w) * x[m][offset + 4 * g + i];
+                }
+        sum[m] = i32_load(t);
+    }
+}
+
+#endif
+
+#endif

@@ -1,0 +1,562 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The CPU kernel of every attention operator. A lane takes units (an item of the schedule and a
+// few key heads) until none is left. A unit walks over its keys in blocks of 64: scores, online
+// softmax in base 2, weighted values. Few rows read keys and values where they lie
+// (attention_dot.h) and are bound by memory; many rows pack the block once and are bound by
+// multiply-adds (attention_tile.h). A unit writes its rows, or their unfinished state into a slot
+// that the merge joins afterwards. Which thread runs a unit changes nothing.
+
+#include "ops/attention/attention_internal.h"
+
+#include <math.h>
+
+#include "ops/attention/attention_mask.h"
+#include "ops/attention/attention_tile.h"
+
+enum {
+    DOT_ROWS_MAX = 8, /* rows up to which reading in place is faster than packing */
+    TILE_ROWS_MAX = BOLIDE__ATTN_TILE_ROWS
+};
+
+static const float log2_e = 1.44269504f, ln_2 = 0.693147181f;
+
+/* ---- a lane's scratch and a unit's state -------------------------------------------------- */
+
+typedef struct unit {
+    tile_place place;
+    const bolide__attention_params *p;
+    const bolide__attention_item *item;
+    int64_t head, heads; /* key heads [head, head + heads) */
+    int64_t dq, dv;      /* d_qk and d_vo padded to 16: row strides of q and o */
+    bool dot;
+    /* scratch of the lane: [heads][rows][…] for q, o, m, l */
+    float *q, *o, *m, *l, *scores, *keys, *values, *rotated, *cosine, *sine;
+    /* of the block at hand */
+    int64_t key;
+    int n;
+    block_view view;
+    uint64_t visible[TILE_ROWS_MAX];
+    const char *k[BLOCK], *v[BLOCK]; /* of the head at hand */
+} unit;
+
+static int64_t pad16(int64_t x) {
+    return (x + 15) / 16 * 16;
+}
+
+static float *take(unsigned char **at, int64_t floats) {
+    float *p = (float *)*at;
+    *at += pad16(floats) * (int64_t)sizeof(float);
+    return p;
+}
+
+/* The order of bolide__attention_lane_bytes. */
+static void spread_scratch(unit *u, unsigned char *lane) {
+    const bolide__attention_params *p = u->p;
+    const int64_t rows = p->unit_heads * p->tile_rows;
+    u->dq = pad16(p->d_qk);
+    u->dv = pad16(p->d_vo);
+    u->q = take(&lane, rows * u->dq);
+    u->o = take(&lane, rows * u->dv);
+    u->m = take(&lane, rows);
+    u->l = take(&lane, rows);
+    u->scores = take(&lane, p->tile_rows * BLOCK);
+    u->keys = take(&lane, BLOCK * u->dq);
+    u->values = take(&lane, BLOCK * u->dv);
+    if (p->flags & BOLIDE__ATTN_ROPE) {
+        u->rotated = take(&lane, BLOCK * u->dq);
+        u->cosine = take(&lane, BLOCK * pad16(p->d_qk / 2));
+        u->sine = take(&lane, BLOCK * pad16(p->d_qk / 2));
+    }
+}
+
+static float scale_value(const bolide__attention_scale *s, int64_t head) {
+    return s->tensor ? s->tensor[head * s->step] : (float)s->number;
+}
+
+/* Any dtype as f32; n elements, the rest of the last 16 are 0. */
+static void widen(const void *from, int64_t dtype, int64_t n, float *to) {
+    for (int64_t i = 0; i < n; i += 16) {
+        const void *p = dtype_at(from, dtype, i);
+        f32x16 x;
+        switch (dtype) {
+        case BOLIDE_F16:
+            x = load16_n(p, BOLIDE_F16, n - i);
+            break;
+        case BOLIDE_BF16:
+            x = load16_n(p, BOLIDE_BF16, n - i);
+            break;
+        case BOLIDE_F8_E4M3FN:
+            x = load16_n(p, BOLIDE_F8_E4M3FN, n - i);
+            break;
+        case BOLIDE_F8_E5M2:
+            x = load16_n(p, BOLIDE_F8_E5M2, n - i);
+            break;
+        default:
+            x = load16_n(p, BOLIDE_F32, n - i);
+            break;
+        }
+        f32_store(to + i, x);
+    }
+}
+
+static void narrow(const float *from, void *to, int64_t dtype, int64_t n) {
+    for (int64_t i = 0; i < n; i += 16) {
+        void *p = dtype_at_mut(to, dtype, i);
+        const f32x16 x = f32_load_n(from + i, n - i);
+        switch (dtype) {
+        case BOLIDE_F16:
+            store16_n(p, BOLIDE_F16, x, n - i);
+            break;
+        case BOLIDE_BF16:
+            store16_n(p, BOLIDE_BF16, x, n - i);
+            break;
+        case BOLIDE_F8_E4M3FN:
+            store16_n(p, BOLIDE_F8_E4M3FN, x, n - i);
+            break;
+        case BOLIDE_F8_E5M2:
+            store16_n(p, BOLIDE_F8_E5M2, x, n - i);
+            break;
+        default:
+            store16_n(p, BOLIDE_F32, x, n - i);
+            break;
+        }
+    }
+}
+
+/* ---- rotary embedding --------------------------------------------------------------------- */
+
+/* Cosines and sines of all frequencies at a position; the angle is a double until reduced. */
+static void rope_angles(const bolide__attention_params *p, int64_t position, float *cosine,
+                        float *sine) {
+    const int64_t half = p->d_qk / 2;
+    for (int64_t i = 0; i < half; i += 16) {
+        f32x16 s, c;
+        const f64x16 f = f64_load_n(p->rope_frequency + i, half - i);
+        f64_sincos(f64_mul(f64_set((double)position), f), &s, &c);
+        f32_store(cosine + i, c);
+        f32_store(sine + i, s);
+    }
+}
+
+/* In place: pairs (i, i + half). */
+static void rotate(float *x, int64_t d, const float *cosine, const float *sine) {
+    const int64_t half = d / 2;
+    for (int64_t i = 0; i < half; i += 16) {
+        const f32x16 a = f32_load_n(x + i, half - i), b = f32_load_n(x + half + i, half - i);
+        const f32x16 c = f32_load(cosine + i), s = f32_load(sine + i);
+        f32_store_n(x + i, f32_sub(f32_mul(a, c), f32_mul(b, s)), half - i);
+        f32_store_n(x + half + i, f32_add(f32_mul(b, c), f32_mul(a, s)), half - i);
+    }
+}
+
+/* Rotates the block's keys into scratch and points there. */
+static void rotate_keys(unit *u) {
+    const bolide__attention_params *p = u->p;
+    const int64_t step = pad16(p->d_qk / 2);
+    for (int j = 0; j < u->n; j++) {
+        float *row = u->rotated + j * u->dq;
+        widen(u->k[j], p->kv_dtype, p->d_qk, row);
+        rotate(row, p->d_qk, u->cosine + j * step, u->sine + j * step);
+        u->k[j] = (const char *)row;
+    }
+}
+
+/* ---- queries ------------------------------------------------------------------------------ */
+
+static int64_t row_token(const unit *u, int64_t r) {
+    return (u->place.row + r) / u->place.group;
+}
+
+static int64_t row_head(const unit *u, int64_t i, int64_t r) {
+    return (u->head + i) * u->place.group + (u->place.row + r) % u->place.group;
+}
+
+/* What a query is multiplied by: the scores then come out in units of the softmax's base, or
+ * divided by the soft cap. */
+static float query_scale(const bolide__attention_params *p, int64_t q_head, int64_t kv_head) {
+    const double s = p->sm_scale * (double)scale_value(&p->q_scale, q_head) *
+                     (double)scale_value(&p->k_scale, kv_head);
+    return (float)(p->soft_cap > 0 ? s / p->soft_cap : s * 1.4426950408889634);
+}
+
+static void load_queries(unit *u, int64_t i) {
+    const bolide__attention_params *p = u->p;
+    const int64_t rows = u->place.rows;
+    int64_t angles_of = -1;
+    for (int64_t r = 0; r < rows; r++) {
+        const int64_t token = row_token(u, r), head = row_head(u, i, r);
+        float *q = u->q + (i * rows + r) * u->dq;
+        const int64_t at = (u->place.request->q_start + token) * p->q_n + head * p->q_h;
+        widen(dtype_at(p->q, p->q_dtype, at), p->q_dtype, p->d_qk, q);
+        if (p->flags & BOLIDE__ATTN_ROPE) {
+            if (angles_of != token)
+                rope_angles(p, u->place.shift + token, u->cosine, u->sine);
+            angles_of = token;
+            rotate(q, p->d_qk, u->cosine, u->sine);
+        }
+        const f32x16 scale = f32_set(query_scale(p, head, u->head + i));
+        for (int64_t c = 0; c < u->dq; c += 16)
+            f32_store(q + c, f32_mul(f32_load(q + c), scale));
+    }
+    for (int64_t c = 0; c < rows * u->dv; c += 16)
+        f32_store(u->o + i * rows * u->dv + c, f32_zero());
+    for (int64_t r = 0; r < rows; r++) {
+        u->m[i * rows + r] = -INFINITY;
+        u->l[i * rows + r] = 0;
+    }
+}
+
+/* ---- a block ------------------------------------------------------------------------------ */
+
+/* Addresses of the block's keys and values for the unit's first head. */
+static void find_block(unit *u) {
+    const bolide__attention_params *p = u->p;
+    const bolide__attention_request *request = u->place.request;
+    const char *k = dtype_at(p->k, p->kv_dtype, u->head * p->k_h);
+    const char *v = dtype_at(p->v, p->kv_dtype, u->head * p->v_h);
+    const int64_t bytes = dtype_bytes(p->kv_dtype);
+    if (!p->indices) {
+        for (int j = 0; j < u->n; j++) {
+            u->k[j] = k + (request->kv_start + u->key + j) * p->k_n * bytes;
+            u->v[j] = v + (request->v_start + u->key + j) * p->v_n * bytes;
+        }
+        return;
+    }
+    const int64_t start =
+        p->table_row ? u->place.request_index * p->table_row : (int64_t)request->kv_start;
+    const int32_t *list = p->indices + start;
+    int64_t entry = u->key / p->page_size, in_page = u->key % p->page_size;
+    for (int j = 0; j < u->n;) {
+        const int64_t page = list[entry++];
+        for (; j < u->n && in_page < p->page_size; j++, in_page++) {
+            u->k[j] = k + (page * p->k_page + in_page * p->k_n) * bytes;
+            u->v[j] = v + (page * p->v_page + in_page * p->v_n) * bytes;
+        }
+        in_page = 0;
+    }
+}
+
+static void next_head(unit *u, int64_t k_step, int64_t v_step) {
+    for (int j = 0; j < u->n; j++) {
+        u->k[j] += k_step;
+        u->v[j] += v_step;
+    }
+}
+
+/* Keys [*first, *end) hold every key that rows [r, r + rows) see. */
+static void strip_range(const unit *u, int64_t r, int64_t rows, int *first, int *end) {
+    *first = 0;
+    *end = u->n;
+    if (u->view == VIEW_OPEN)
+        return;
+    uint64_t any = 0;
+    for (int64_t i = 0; i < rows; i++)
+        any |= u->visible[r + i];
+    *first = any ? __builtin_ctzll(any) : 0;
+    *end = any ? 64 - __builtin_clzll(any) : 0;
+}
+
+static void block_scores(unit *u, int64_t i) {
+    const bolide__attention_params *p = u->p;
+    const int64_t rows = u->place.rows;
+    const float *q = u->q + i * rows * u->dq;
+    const int64_t dtype = p->flags & BOLIDE__ATTN_ROPE ? BOLIDE_F32 : p->kv_dtype;
+    const char *k[BLOCK];
+    if (p->flags & BOLIDE__ATTN_ROPE) {
+        memcpy(k, u->k, sizeof k);
+        rotate_keys(u);
+    }
+    if (u->dot) {
+        dot_all_scores(dot_kernels_of(dtype), u->k, u->n, q, u->dq, p->d_qk, rows, u->scores);
+    } else {
+        key_packer(dtype)(u->k, u->n, p->d_qk, u->keys);
+        for (int64_t r = 0; r < rows;) {
+            const int strip = strip_rows(rows - r);
+            int first, end;
+            strip_range(u, r, strip, &first, &end);
+            tile_scores(strip, q + r * u->dq, u->dq, u->keys, first, end, p->d_qk,
+                        u->scores + r * BLOCK);
+            r += strip;
+        }
+    }
+    if (p->flags & BOLIDE__ATTN_ROPE)
+        memcpy(u->k, k, sizeof k);
+}
+
+/* ALiBi's slope of a query head, in base 2. With n the largest power of two up to the head count,
+ * the first n heads have 2^(-8 (h + 1) / n), the others the odd steps of 2n. */
+static float alibi_slope(int64_t head, int64_t heads) {
+    int64_t n = 1;
+    while (2 * n <= heads)
+        n *= 2;
+    const double steps = head < n ? 8.0 * (double)(head + 1) / (double)n
+                                  : 4.0 * (double)(2 * (head - n) + 1) / (double)n;
+    return (float)(exp2(-steps) * 1.4426950408889634);
+}
+
+/* Logits of 16 keys from their scores: cap, bias, mask. */
+BOLIDE_INLINE f32x16 finish_logits(const unit *u, f32x16 x, float slope, int64_t distance,
+                                   mask16 seen) {
+    const bolide__attention_params *p = u->p;
+    if (p->soft_cap > 0)
+        x = f32_mul(f32_tanh(x), f32_set((float)(p->soft_cap * 1.4426950408889634)));
+    if (p->flags & BOLIDE__ATTN_ALIBI) {
+        const f32x16 d = i32_to_f32(i32_add(i32_iota(), i32_set((int32_t)distance)));
+        x = f32_fma(f32_set(slope), d, x);
+    }
+    return f32_select(seen, x, f32_set(-INFINITY));
+}
+
+/* Turns a row's scores into weights; gives what the row's sums so far are to be multiplied by. */
+static float soften_row(unit *u, int64_t i, int64_t r) {
+    const bolide__attention_params *p = u->p;
+    const int64_t rows = u->place.rows;
+    float *scores = u->scores + r * BLOCK, *m = &u->m[i * rows + r], *l = &u->l[i * rows + r];
+    const uint64_t bits = u->view == VIEW_OPEN ? low_bits(u->n) : u->visible[r];
+    const float slope = p->flags & BOLIDE__ATTN_ALIBI ? alibi_slope(row_head(u, i, r), p->h_q) : 0;
+    const int64_t distance = u->key - (u->place.shift + row_token(u, r));
+    f32x16 x[4], top = f32_set(*m);
+    BOLIDE_UNROLL
+    for (int c = 0; c < 4; c++) {
+        const mask16 seen = mask_of_bits((uint32_t)(bits >> (16 * c)) & 0xFFFFu);
+        x[c] = finish_logits(u, f32_load(scores + 16 * c), slope, distance + 16 * c, seen);
+        top = f32_max(x[c], top);
+    }
+    const float new_m = f32_hmax_tree(top);
+    const f32x16 base = f32_set(new_m == -INFINITY ? 0 : new_m);
+    BOLIDE_UNROLL
+    for (int c = 0; c < 4; c++) {
+        x[c] = f32_exp2_neg(f32_sub(x[c], base));
+        f32_store(scores + 16 * c, x[c]);
+    }
+    const float sum = f32_sum(f32_add(f32_add(x[0], x[1]), f32_add(x[2], x[3])));
+    const float alpha = new_m == *m ? 1 : f32_lane(f32_exp2_neg(f32_sub(f32_set(*m), base)), 0);
+    *l = *l * alpha + sum;
+    *m = new_m;
+    return alpha;
+}
+
+/* Whether an infinity or NaN stands among the block's values. */
+static bool any_nonfinite(const unit *u) {
+    const bolide__attention_params *p = u->p;
+    float row[BOLIDE_LANES];
+    mask16 bad = mask_of_bits(0);
+    for (int j = 0; j < u->n; j++) {
+        for (int64_t c = 0; c < p->d_vo; c += 16) {
+            const int64_t n = p->d_vo - c < 16 ? p->d_vo - c : 16;
+            widen(dtype_at(u->v[j], p->kv_dtype, c), p->kv_dtype, n, row);
+            const f32x16 x = f32_load(row);
+            bad = mask_or(bad, f32_isnan(f32_sub(x, x)));
+        }
+    }
+    return mask_any(bad);
+}
+
+/* Row by row over the keys that the row sees: a weight of 0 must not meet an infinity. */
+static void careful_values(unit *u, const float *alpha, float *o) {
+    const bolide__attention_params *p = u->p;
+    const dot_kernels *kernels = dot_kernels_of(p->kv_dtype);
+    for (int64_t r = 0; r < u->place.rows; r++) {
+        const char *v[BLOCK];
+        float weights[BLOCK];
+        int n = 0;
+        for (int j = 0; j < u->n; j++) {
+            if (u->visible[r] >> j & 1) {
+                v[n] = u->v[j];
+                weights[n++] = u->scores[r * BLOCK + j];
+            }
+        }
+        kernels->values[0](v, n, weights, alpha + r, o + r * u->dv, u->dv, p->d_vo);
+    }
+}
+
+static void block_values(unit *u, int64_t i, const float *alpha) {
+    const bolide__attention_params *p = u->p;
+    const int64_t rows = u->place.rows;
+    float *o = u->o + i * rows * u->dv;
+    if (u->view == VIEW_SOME && any_nonfinite(u)) {
+        careful_values(u, alpha, o);
+        return;
+    }
+    if (u->dot) {
+        dot_all_values(dot_kernels_of(p->kv_dtype), u->v, u->n, u->scores, alpha, o, u->dv, p->d_vo,
+                       rows);
+        return;
+    }
+    value_packer(p->kv_dtype)(u->v, u->n, p->d_vo, u->values);
+    for (int64_t r = 0; r < rows;) {
+        const int strip = strip_rows(rows - r);
+        int first, end;
+        strip_range(u, r, strip, &first, &end);
+        tile_values(strip, u->scores + r * BLOCK, alpha + r, u->values, first, end, p->d_vo,
+                    o + r * u->dv, u->dv);
+        r += strip;
+    }
+}
+
+static void run_block(unit *u) {
+    const bolide__attention_params *p = u->p;
+    u->view = look(&u->place, u->key, u->n, u->visible);
+    if (u->view == VIEW_NONE)
+        return;
+    find_block(u);
+    if (p->flags & BOLIDE__ATTN_ROPE) {
+        const int64_t step = pad16(p->d_qk / 2);
+        for (int j = 0; j < u->n; j++)
+            rope_angles(p, u->key + j, u->cosine + j * step, u->sine + j * step);
+    }
+    const int64_t bytes = dtype_bytes(p->kv_dtype);
+    for (int64_t i = 0; i < u->heads; i++) {
+        float alpha[TILE_ROWS_MAX];
+        if (i > 0)
+            next_head(u, p->k_h * bytes, p->v_h * bytes);
+        block_scores(u, i);
+        for (int64_t r = 0; r < u->place.rows; r++)
+            alpha[r] = soften_row(u, i, r);
+        block_values(u, i, alpha);
+    }
+}
+
+/* ---- results ------------------------------------------------------------------------------ */
+
+/* Sink, division, scales, store; m and l are the row's largest logit and sum. o is changed. */
+static void write_row(const bolide__attention_params *p, const bolide__attention_request *request,
+                      int64_t token, int64_t head, float m, float l, float *o) {
+    float weight = 1;
+    if (p->sinks) {
+        const float sink = p->sinks[head * p->sink_h] * log2_e;
+        const float top = m > sink ? m : sink;
+        if (top != -INFINITY) {
+            const f32x16 e = f32_exp2_neg(
+                f32_sub(f32_select(mask_first(1), f32_set(m), f32_set(sink)), f32_set(top)));
+            weight = f32_lane(e, 0);
+            l = l * weight + f32_lane(e, 1);
+            m = top;
+        }
+    }
+    const double scale =
+        (double)scale_value(&p->v_scale, head / p->group) / (double)scale_value(&p->o_scale, 0);
+    const f32x16 w = f32_set(weight), sum = f32_set(l), s = f32_set((float)scale);
+    for (int64_t c = 0; c < p->d_vo; c += 16) {
+        const f32x16 x = f32_div(f32_mul(f32_load_n(o + c, p->d_vo - c), w), sum);
+        f32_store_n(o + c, l == 0 ? f32_zero() : f32_mul(x, s), p->d_vo - c);
+    }
+    const int64_t at = (request->o_start + token) * p->out_n + head * p->out_h;
+    narrow(o, dtype_at_mut(p->out, p->o_dtype, at), p->o_dtype, p->d_vo);
+    if (p->lse) {
+        const float lse = m + f32_lane(f32_log2(f32_set(l)), 0);
+        p->lse[(request->q_start + token) * p->lse_n + head * p->lse_h] =
+            p->flags & BOLIDE__ATTN_LSE_BASE_E ? lse * ln_2 : lse;
+    }
+}
+
+/* Index of a row in the slots. */
+static int64_t slot_row(const bolide__attention_params *p, int64_t slot, int64_t head, int64_t r) {
+    return (slot * p->h_kv + head) * p->tile_rows + r;
+}
+
+static void finish_unit(unit *u) {
+    const bolide__attention_params *p = u->p;
+    const int64_t rows = u->place.rows;
+    for (int64_t i = 0; i < u->heads; i++) {
+        for (int64_t r = 0; r < rows; r++) {
+            float *o = u->o + (i * rows + r) * u->dv;
+            const float m = u->m[i * rows + r], l = u->l[i * rows + r];
+            if (u->item->slot < 0) {
+                write_row(p, u->place.request, row_token(u, r), row_head(u, i, r), m, l, o);
+                continue;
+            }
+            const int64_t at = slot_row(p, u->item->slot, u->head + i, r);
+            memcpy(p->partial_o + at * p->d_vo, o, (size_t)p->d_vo * sizeof *o);
+            p->partial_ml[2 * at] = m;
+            p->partial_ml[2 * at + 1] = l;
+        }
+    }
+}
+
+static int64_t tile_rows_of(const bolide__attention_params *p,
+                            const bolide__attention_request *request, int64_t row) {
+    const int64_t left = request->q_len * p->group - row;
+    return left < p->tile_rows ? left : p->tile_rows;
+}
+
+static void run_unit(unit *u, int64_t index) {
+    const bolide__attention_params *p = u->p;
+    const int64_t parts = p->h_kv / p->unit_heads;
+    u->item = &p->items[index / parts];
+    u->head = index % parts * p->unit_heads;
+    u->heads = p->unit_heads;
+    const bolide__attention_request *request = &p->requests[u->item->request];
+    u->place = (tile_place){.p = p,
+                            .request = request,
+                            .request_index = u->item->request,
+                            .row = u->item->row,
+                            .rows = tile_rows_of(p, request, u->item->row),
+                            .group = p->group,
+                            .shift = (int64_t)request->kv_len - request->q_len};
+    u->dot = u->place.rows <= DOT_ROWS_MAX;
+    for (int64_t i = 0; i < u->heads; i++)
+        load_queries(u, i);
+    for (int64_t key = u->item->kv_begin; key < u->item->kv_end; key += BLOCK) {
+        const int64_t left = u->item->kv_end - key;
+        u->key = key;
+        u->n = left < BLOCK ? (int)left : BLOCK;
+        run_block(u);
+    }
+    finish_unit(u);
+}
+
+void BOLIDE_ISA(attention_lane)(void *arg, int64_t begin, int64_t end, int worker) {
+    (void)worker;
+    unit u = {.p = arg};
+    const int64_t units = u.p->counts->items * (u.p->h_kv / u.p->unit_heads);
+    for (int64_t lane = begin; lane < end; lane++) {
+        spread_scratch(&u, u.p->lanes + lane * u.p->lane_bytes);
+        for (;;) {
+            const int64_t next = __atomic_fetch_add(u.p->next_unit, 1, __ATOMIC_RELAXED);
+            if (next >= units)
+                break;
+            run_unit(&u, next);
+        }
+    }
+}
+
+/* ---- merge -------------------------------------------------------------------------------- */
+
+/* Joins the slots of one row in their order. */
+static void merge_row(const bolide__attention_params *p, const bolide__attention_merge *merge,
+                      int64_t kv_head, int64_t r) {
+    float o[(576 + 15) / 16 * 16];
+    float top = -INFINITY, l = 0;
+    for (int64_t s = 0; s < merge->count; s++) {
+        const float m = p->partial_ml[2 * slot_row(p, merge->slot + s, kv_head, r)];
+        top = m > top ? m : top;
+    }
+    for (int64_t c = 0; c < p->d_vo; c += 16)
+        f32_store(o + c, f32_zero());
+    for (int64_t s = 0; s < merge->count; s++) {
+        const int64_t at = slot_row(p, merge->slot + s, kv_head, r);
+        const float m = p->partial_ml[2 * at];
+        const float w = m == -INFINITY ? 0 : f32_lane(f32_exp2_neg(f32_set(m - top)), 0);
+        l += p->partial_ml[2 * at + 1] * w;
+        for (int64_t c = 0; c < p->d_vo; c += 16) {
+            const f32x16 part = f32_load_n(p->partial_o + at * p->d_vo + c, p->d_vo - c);
+            f32_store(o + c, f32_fma(part, f32_set(w), f32_load(o + c)));
+        }
+    }
+    const int64_t row = merge->row + r;
+    write_row(p, &p->requests[merge->request], row / p->group, kv_head * p->group + row % p->group,
+              top, l, o);
+}
+
+void BOLIDE_ISA(attention_merge)(void *arg, int64_t begin, int64_t end, int worker) {
+    const bolide__attention_params *p = arg;
+    (void)worker;
+    for (int64_t index = begin; index < end; index++) {
+        const bolide__attention_merge *merge = &p->merges[index / p->h_kv];
+        const int64_t rows = tile_rows_of(p, &p->requests[merge->request], merge->row);
+        for (int64_t r = 0; r < rows; r++)
+            merge_row(p, merge, index % p->h_kv, r);
+    }
+}

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the attention operators share: the parameter struct that CPU and device kernels take, the
+// plan, and the steps from an operator's arguments to either.
+//
+// The live part of a plan lies in workspace.device_int, at offsets that the frozen part holds:
+//
+//     | counts | worker_start | requests | items | merges |
+//
+// The scratch of a run lies in workspace.device:
+//
+//     | partial_o: slots x h_kv x tile_rows x d_vo f32 | partial_ml: slots x h_kv x tile_rows x 2 |
+//     | rope frequencies: d_qk/2 f64 | lanes: scratch of each lane |         (these two CPU only)
+
+#ifndef BOLIDE_OPS_ATTENTION_INTERNAL_H
+#define BOLIDE_OPS_ATTENTION_INTERNAL_H
+
+#include "ops/attention/schedule.h"
+
+enum {
+    BOLIDE__ATTN_HEAD_DIM = 576, /* largest head size */
+    BOLIDE__ATTN_TILE_ROWS = 128 /* largest tile of the CPU kernel */
+};
+
+/* Bits of bolide__attention_params.flags. */
+enum {
+    BOLIDE__ATTN_CAUSAL = 1,
+    BOLIDE__ATTN_MASK_BYTES = 2, /* custom mask of a byte an element */
+    BOLIDE__ATTN_MASK_BITS = 4,  /* custom mask of a bit an element */
+    BOLIDE__ATTN_ROPE = 8,
+    BOLIDE__ATTN_ALIBI = 16,
+    BOLIDE__ATTN_LSE_BASE_E = 32,
+    BOLIDE__ATTN_ITEMS = 64 /* multi-item scoring */
+};
+
+/* A number, or a device array of one value or one a head. */
+typedef struct bolide__attention_scale {
+    const float *tensor; /* [1] or [heads]; NULL: the number */
+    int64_t step;        /* elements between heads; 0 for one value */
+    double number;
+} bolide__attention_scale;
+
+/* Strides are in elements; the last dimension of every tensor is contiguous. Head h of q reads key
+ * head h / group; packed row r of a request is token r / group with query head kv_head * group +
+ * r % group. Key j of a request lies on page entry j / page_size of its list, row j % page_size;
+ * without pages (indices NULL) in row kv_start + j of k, v_start + j of v. */
+typedef struct bolide__attention_params {
+    const void *q;          /* [rows, h_q, d_qk] */
+    const void *k;          /* [pages, page_size, h_kv, d_qk] in some order, or [n, h_kv, d_qk] */
+    const void *v;          /* the same with d_vo */
+    void *out;              /* [rows, h_q, d_vo] */
+    float *lse;             /* [rows, h_q]; NULL: not wanted */
+    const int32_t *indices; /* page ids; NULL: no pages */
+    const uint8_t *mask;    /* custom mask, see flags */
+    const float *sinks;     /* [h_q], natural logits; NULL: none */
+    const uint32_t *prefix_len;   /* [requests]: keys of the prefix that all items share */
+    const uint16_t *token_pos;    /* [requests, token_pos_len]: place in the item, 0 a delimiter */
+    const uint16_t *max_item_len; /* [requests]: no token_pos is larger; NULL: unknown */
+    int64_t token_pos_len;
+
+    int64_t q_n, q_h;
+    int64_t k_page, k_n, k_h;
+    int64_t v_page, v_n, v_h;
+    int64_t out_n, out_h;
+    int64_t lse_n, lse_h;
+    int64_t sink_h;
+    int64_t table_row; /* entries of a request in a block table: request r's list starts at
+                          r * table_row; 0: at its kv_start */
+
+    /* the plan's live part and the run's scratch */
+    const bolide__schedule_counts *counts;
+    const int32_t *worker_start;
+    const bolide__attention_request *requests;
+    const bolide__attention_item *items;
+    const bolide__attention_merge *merges;
+    float *partial_o;  /* [slots, h_kv, tile_rows, d_vo]: sums of p v, not divided */
+    float *partial_ml; /* [slots, h_kv, tile_rows, 2]: largest logit (base 2), sum of p */
+
+    int64_t h_q, h_kv, group, d_qk, d_vo, page_size;
+    int64_t tile_rows;
+    int64_t workers;                    /* stretches of the schedule */
+    int64_t q_dtype, kv_dtype, o_dtype; /* BOLIDE_F16 … */
+    int64_t flags;
+    int64_t window_left; /* −1: no limit */
+    double sm_scale;
+    double soft_cap; /* 0: off */
+    double rope_scale, rope_theta;
+    bolide__attention_scale q_scale; /* a query head */
+    bolide__attention_scale k_scale; /* a key head */
+    bolide__attention_scale v_scale;
+    bolide__attention_scale o_scale; /* one value */
+
+    /* CPU only */
+    unsigned char *lanes; /* lane_count x lane_bytes */
+    int64_t lane_count, lane_bytes;
+    int64_t unit_heads;           /* key heads that one unit of work takes together; divides h_kv */
+    int64_t *next_unit;           /* counter that the lanes share */
+    const double *rope_frequency; /* [d_qk / 2]: rope_theta^(-2i/d_qk) / rope_scale */
+} bolide__attention_params;
+
+#ifndef __CUDACC_RTC__
+
+#include "core/op.h"
+#include "cpu/cpu.h"
+
+/* What plan made and run needs. frozen is a function of the declared maxima, heads, sizes, dtypes,
+ * options and the context only. */
+typedef struct bolide__attention_plan {
+    bolide_plan head;
+    struct bolide__attention_frozen {
+        int64_t h_q, h_kv, d_qk, d_vo, page_size, kv_layout;
+        int64_t q_dtype, kv_dtype, o_dtype;
+        int64_t flags, window_left, use_custom_mask, use_indptr, paged;
+        double sm_scale, soft_cap, rope_scale, rope_theta;
+        int64_t tile_rows, workers, unit_heads;
+        int64_t max_batch, max_items, max_merges, max_slots;
+        int64_t worker_start_at, requests_at, items_at, merges_at;   /* in device_int */
+        int64_t partial_o_at, partial_ml_at, frequency_at, lanes_at; /* in device */
+        int64_t lane_count, lane_bytes;
+        int64_t device_bytes, device_int_bytes, pinned_bytes;
+        int64_t device_type;
+    } frozen;
+    struct bolide__attention_now {
+        int64_t batch, rows, out_rows, kv_rows, v_rows; /* what run's tensors must have */
+        int64_t mask_elems, mask_bytes, index_count, staging_slot;
+    } now;
+} bolide__attention_plan;
+
+/* The plan arguments of every operator in one form. Arrays lie on the host (see lengths). */
+typedef struct bolide__attention_problem {
+    int64_t h_q, h_kv, d_qk, d_vo, page_size, kv_layout; /* page_size 0: no pages */
+    int64_t q_dtype, kv_dtype, o_dtype;                  /* BOLIDE_NO_INT: not given */
+    int64_t pos_encoding_mode, causal, use_custom_mask, window_left;
+    double logits_soft_cap, sm_scale, rope_scale, rope_theta;
+    int64_t fixed_split_size, disable_split_kv;
+    int64_t q_len_per_req;                   /* decode; 0: qo_indptr says */
+    int64_t max_batch, max_rows, max_kv_len; /* BOLIDE_NO_INT: not declared */
+    int64_t max_q_len;                       /* bound of one request; BOLIDE_NO_INT: none */
+    int64_t batch;
+
+    const bolide_tensor *qo_indptr;           /* [b+1] */
+    const bolide_tensor *kv_indptr;           /* [b+1] pages, or keys without pages */
+    const bolide_tensor *last_page_len;       /* [b] */
+    const bolide_tensor *kv_len;              /* [b] */
+    const bolide_tensor *v_indptr, *o_indptr; /* [b+1] rows of v, of out; NULL: like k, like q */
+    struct {
+        const char *qo_indptr, *kv_indptr, *last_page_len, *kv_len; /* the operator's names */
+        const char *d_qk, *max_rows, *max_kv_len;
+    } name;
+
+    const bolide_workspace *workspace;
+    bolide_plan *plan;
+    int64_t magic;
+} bolide__attention_problem;
+
+/* What rows cannot say of plan arguments: heads divide, sizes, combinations. */
+bolide_status bolide__attention_check_plan(const bolide__call *call,
+                                           const bolide__attention_problem *pr);
+bolide_status bolide__attention_sizes(const bolide__call *call, const bolide__attention_problem *pr,
+                                      bolide_sizes *sizes);
+bolide_status bolide__attention_make_plan(const bolide__call *call,
+                                          const bolide__attention_problem *pr);
+
+/* The names that a run's rows take from the plan; for bolide_op.plan_dims. */
+extern const bolide__plan_dim bolide__attention_plan_dims[];
+
+/* The run arguments of every operator in one form. */
+typedef struct bolide__attention_run_args {
+    const bolide_tensor *q, *k, *v, *indices, *block_tables;
+    const bolide_tensor *custom_mask, *packed_custom_mask, *sinks;
+    double q_scale, k_scale, v_scale, o_scale;
+    const bolide_tensor *q_scale_tensor, *k_scale_tensor, *v_scale_tensor, *o_scale_tensor;
+    const bolide_tensor *prefix_len, *token_pos, *max_item_len;
+    int64_t token_pos_len;
+    int64_t lse_base_e;
+    const bolide_tensor *out, *lse;
+    const bolide_workspace *workspace;
+    const bolide_plan *plan;
+    const char *indices_name;
+} bolide__attention_run_args;
+
+bolide_status bolide__attention_check_run(const bolide__call *call,
+                                          const bolide__attention_run_args *a);
+bolide__attention_params bolide__attention_fill(const bolide__attention_run_args *a);
+bolide_status bolide__attention_cpu_run(const bolide__call *call, bolide__attention_params *p);
+
+/* Bytes of scratch that one CPU lane needs. */
+int64_t bolide__attention_lane_bytes(const struct bolide__attention_frozen *f);
+
+/* arg is a bolide__attention_params; items are lanes. */
+BOLIDE_CPU_KERNEL(attention_lane, (void *arg, int64_t begin, int64_t end, int worker));
+/* Items are pairs of an entry of the merge list and a key head, head fastest. */
+BOLIDE_CPU_KERNEL(attention_merge, (void *arg, int64_t begin, int64_t end, int worker));
+
+#endif
+
+#endif

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Scores and weighted values for many rows. A block of keys is packed into panels of 16 keys,
+// panel[d][16], a block of values into panels of 16 columns, panel[key][16], both f32; a
+// micro-kernel holds a strip of rows times one or two panels in registers and does nothing but
+// fused multiply-adds. Each sum runs in the order of its index, whatever the strip, so the bits do
+// not depend on the instruction set.
+
+#ifndef BOLIDE_OPS_ATTENTION_TILE_H
+#define BOLIDE_OPS_ATTENTION_TILE_H
+
+#include "ops/attention/attention_dot.h"
+
+/* The micro-kernel table: rows of a full strip and panels that it spans. */
+#if BOLIDE_SIMD_512
+enum { STRIP_ROWS = 12, STRIP_PANELS = 2 };
+#else
+enum { STRIP_ROWS = 6, STRIP_PANELS = 1 };
+#endif
+
+/* ---- packing ------------------------------------------------------------------------------ */
+
+/* Keys [0, n) to panels of 16 keys; the lanes behind n are 0. panels: [BLOCK / 16][d][16]. */
+BOLIDE_INLINE void pack_keys(int64_t dtype, const char *const *k, int n, int64_t d, float *panels) {
+    for (int first = 0; first < n; first += 16) {
+        float *panel = panels + first * d;
+        for (int64_t c = 0; c < d; c += 16) {
+            f32x16 t[16];
+            const int64_t width = d - c;
+            BOLIDE_UNROLL
+            for (int j = 0; j < 16; j++) {
+                t[j] = f32_zero();
+                if (first + j < n) {
+                    const void *p = dtype_at(k[first + j], dtype, c);
+                    t[j] = width >= 16 ? load16(p, dtype) : load16_n(p, dtype, width);
+                }
+            }
+            f32_transpose16(t);
+            BOLIDE_UNROLL
+            for (int i = 0; i < 16; i++) {
+                if (i < width)
+                    f32_store(panel + (c + i) * 16, t[i]);
+            }
+        }
+    }
+}
+
+/* Values to panels of 16 columns: [ceil(d / 16)][BLOCK][16]; columns behind d are 0. */
+BOLIDE_INLINE void pack_values(int64_t dtype, const char *const *v, int n, int64_t d,
+                               float *panels) {
+    for (int j = 0; j < n; j++) {
+        int64_t c = 0;
+        for (; c + 16 <= d; c += 16)
+            f32_store(panels + c * BLOCK + j * 16, load16(dtype_at(v[j], dtype, c), dtype));
+        if (c < d)
+            f32_store(panels + c * BLOCK + j * 16,
+                      load16_n(dtype_at(v[j], dtype, c), dtype, d - c));
+    }
+}
+
+typedef void pack_fn(const char *const *rows, int n, int64_t d, float *panels);
+
+#define PACK_INSTANCES(name, dtype)                                                                \
+    static void pack_keys_##name(const char *const *k, int n, int64_t d, float *panels) {          \
+        pack_keys(dtype, k, n, d, panels);                                                         \
+    }                                                                                              \
+    static void pack_values_##name(const char *const *v, int n, int64_t d, float *panels) {        \
+        pack_values(dtype, v, n, d, panels);                                                       \
+    }
+PACK_INSTANCES(f32, BOLIDE_F32)
+PACK_INSTANCES(f16, BOLIDE_F16)
+PACK_INSTANCES(bf16, BOLIDE_BF16)
+PACK_INSTANCES(e4m3, BOLIDE_F8_E4M3FN)
+PACK_INSTANCES(e5m2, BOLIDE_F8_E5M2)
+#undef PACK_INSTANCES
+
+static pack_fn *key_packer(int64_t dtype) {
+    return dtype == BOLIDE_F16         ? pack_keys_f16
+           : dtype == BOLIDE_BF16      ? pack_keys_bf16
+           : dtype == BOLIDE_F8_E4M3FN ? pack_keys_e4m3
+           : dtype == BOLIDE_F8_E5M2   ? pack_keys_e5m2
+                                       : pack_keys_f32;
+}
+
+static pack_fn *value_packer(int64_t dtype) {
+    return dtype == BOLIDE_F16         ? pack_values_f16
+           : dtype == BOLIDE_BF16      ? pack_values_bf16
+           : dtype == BOLIDE_F8_E4M3FN ? pack_values_e4m3
+           : dtype == BOLIDE_F8_E5M2   ? pack_values_e5m2
+                                       : pack_values_f32;
+}
+
+/* ---- micro-kernels ------------------------------------------------------------------------ */
+
+/* scores[m * BLOCK + 16 i + lane] = q[m] . key, for the panels at `panels`. */
+BOLIDE_INLINE void strip_scores(int rows, int panels, const float *q, int64_t q_stride,
+                                const float *panel, int64_t d, float *scores) {
+    f32x16 sum[STRIP_ROWS * STRIP_PANELS];
+    BOLIDE_UNROLL
+    for (int i = 0; i < rows * panels; i++)
+        sum[i] = f32_zero();
+    for (int64_t c = 0; c < d; c++) {
+        f32x16 b[STRIP_PANELS];
+        BOLIDE_UNROLL
+        for (int i = 0; i < panels; i++)
+            b[i] = f32_load(panel + (i * d + c) * 16);
+        BOLIDE_UNROLL
+        for (int m = 0; m < rows; m++) {
+            const f32x16 a = f32_set(q[m * q_stride + c]);
+            BOLIDE_UNROLL
+            for (int i = 0; i < panels; i++)
+                sum[m * panels + i] = f32_fma(a, b[i], sum[m * panels + i]);
+        }
+    }
+    BOLIDE_UNROLL
+    for (int m = 0; m < rows; m++) {
+        BOLIDE_UNROLL
+        for (int i = 0; i < panels; i++)
+            f32_store(scores + m * BLOCK + 16 * i, sum[m * panels + i]);
+    }
+}
+
+/* o[m] = o[m] * alpha[m] + sum over j in [first, end) of weights[m * BLOCK + j] * v[j]. */
+BOLIDE_INLINE void strip_values(int rows, int panels, const float *weights, const float *alpha,
+                                const float *panel, int first, int end, float *o,
+                                int64_t o_stride) {
+    f32x16 sum[STRIP_ROWS * STRIP_PANELS];
+    BOLIDE_UNROLL
+    for (int m = 0; m < rows; m++) {
+        BOLIDE_UNROLL
+        for (int i = 0; i < panels; i++)
+            sum[m * panels + i] = f32_mul(f32_load(o + m * o_stride + 16 * i), f32_set(alpha[m]));
+    }
+    for (int j = first; j < end; j++) {
+        f32x16 b[STRIP_PANELS];
+        BOLIDE_UNROLL
+        for (int i = 0; i < panels; i++)
+            b[i] = f32_load(panel + (i * BLOCK + j) * 16);
+        BOLIDE_UNROLL
+        for (int m = 0; m < rows; m++) {
+            const f32x16 a = f32_set(weights[m * BLOCK + j]);
+            BOLIDE_UNROLL
+            for (int i = 0; i < panels; i++)
+                sum[m * panels + i] = f32_fma(a, b[i], sum[m * panels + i]);
+        }
+    }
+    BOLIDE_UNROLL
+    for (int m = 0; m < rows; m++) {
+        BOLIDE_UNROLL
+        for (int i = 0; i < panels; i++)
+            f32_store(o + m * o_stride + 16 * i, sum[m * panels + i]);
+    }
+}
+
+/* ---- strips ------------------------------------------------------------------------------- */
+
+/* Rows of the next strip when `left` rows are left: the full strip, else the largest of 1, 2, 4, 8
+ * that fits. */
+BOLIDE_INLINE int strip_rows(int64_t left) {
+    if (left >= STRIP_ROWS)
+        return STRIP_ROWS;
+    return STRIP_ROWS > 8 && left >= 8 ? 8 : left >= 4 ? 4 : left >= 2 ? 2 : 1;
+}
+
+BOLIDE_INLINE void some_scores(int rows, const float *q, int64_t q_stride, const float *panels,
+                               int first, int end, int64_t d, float *scores) {
+    int p = first / 16;
+    for (; p + STRIP_PANELS <= (end + 15) / 16; p += STRIP_PANELS)
+        strip_scores(rows, STRIP_PANELS, q, q_stride, panels + p * d * 16, d, scores + p * 16);
+    if (p < (end + 15) / 16)
+        strip_scores(rows, 1, q, q_stride, panels + p * d * 16, d, scores + p * 16);
+}
+
+BOLIDE_INLINE void some_values(int rows, const float *weights, const float *alpha,
+                               const float *panels, int first, int end, int64_t d, float *o,
+                               int64_t o_stride) {
+    const int64_t count = (d + 15) / 16;
+    int64_t p = 0;
+    for (; p + STRIP_PANELS <= count; p += STRIP_PANELS)
+        strip_values(rows, STRIP_PANELS, weights, alpha, panels + p * BLOCK * 16, first, end,
+                     o + p * 16, o_stride);
+    if (p < count)
+        strip_values(rows, 1, weights, alpha, panels + p * BLOCK * 16, first, end, o + p * 16,
+                     o_stride);
+}
+
+/* Scores of a strip for the panels that hold keys [first, end). */
+static void tile_scores(int rows, const float *q, int64_t q_stride, const float *panels, int first,
+                        int end, int64_t d, float *scores) {
+    switch (rows) {
+    case STRIP_ROWS:
+        some_scores(STRIP_ROWS, q, q_stride, panels, first, end, d, scores);
+        break;
+#if BOLIDE_SIMD_512
+    case 8:
+        some_scores(8, q, q_stride, panels, first, end, d, scores);
+        break;
+#endif
+    case 4:
+        some_scores(4, q, q_stride, panels, first, end, d, scores);
+        break;
+    case 2:
+        some_scores(2, q, q_stride, panels, first, end, d, scores);
+        break;
+    default:
+        some_scores(1, q, q_stride, panels, first, end, d, scores);
+        break;
+    }
+}
+
+static void tile_values(int rows, const float *weights, const float *alpha, const float *panels,
+                        int first, int end, int64_t d, float *o, int64_t o_stride) {
+    switch (rows) {
+    case STRIP_ROWS:
+        some_values(STRIP_ROWS, weights, alpha, panels, first, end, d, o, o_stride);
+        break;
+#if BOLIDE_SIMD_512
+    case 8:
+        some_values(8, weights, alpha, panels, first, end, d, o, o_stride);
+        break;
+#endif
+    case 4:
+        some_values(4, weights, alpha, panels, first, end, d, o, o_stride);
+        break;
+    case 2:
+        some_values(2, weights, alpha, panels, first, end, d, o, o_stride);
+        break;
+    default:
+        some_values(1, weights, alpha, panels, first, end, d, o, o_stride);
+        break;
+    }
+}
+
+#endif

@@ -1,0 +1,525 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The plan of every attention operator, for both backends. First the layout: maxima, tiles,
+// workers and offsets, which is also the workspace query. Then the lengths: checked, turned into
+// one record a request, scheduled. On the CPU the live part is written in place; for CUDA it is
+// written into pinned staging and copied on the stream, and lengths that lie on the device are
+// copied back first.
+
+#include "ops/attention/attention_internal.h"
+
+#include <bolide/attention.h>
+#include <math.h>
+#include <string.h>
+
+#include "core/context.h"
+#include "core/workspace.h"
+#include "cuda/cuda.h"
+
+typedef struct bolide__attention_frozen frozen_part;
+typedef struct bolide__attention_now now_part;
+
+enum {
+    MAX_HEAD_DIM = BOLIDE__ATTN_HEAD_DIM,
+    STAGING_SLOTS = 2,
+    CPU_TILE_ROWS = BOLIDE__ATTN_TILE_ROWS, /* packed rows of a prefill tile: amortises the packing
+                                               of K and V */
+    CPU_UNIT_STRETCHES = 64, /* stretches over all key heads; fixed, so threads change no bits */
+    CPU_MIN_CHUNK = 256,
+    GRANULE = 64, /* keys of a kernel's block */
+    OWN_PIECES = 16
+};
+
+const bolide__plan_dim bolide__attention_plan_dims[] = {
+    {"b", offsetof(bolide__attention_plan, now.batch)},
+    {"n", offsetof(bolide__attention_plan, now.rows)},
+    {"n_o", offsetof(bolide__attention_plan, now.out_rows)},
+    {"h_q", offsetof(bolide__attention_plan, frozen.h_q)},
+    {"h_kv", offsetof(bolide__attention_plan, frozen.h_kv)},
+    {"d_qk", offsetof(bolide__attention_plan, frozen.d_qk)},
+    {"d_vo", offsetof(bolide__attention_plan, frozen.d_vo)},
+    {"page_size", offsetof(bolide__attention_plan, frozen.page_size)},
+    {"kv_layout", offsetof(bolide__attention_plan, frozen.kv_layout)},
+    {"q_data_type", offsetof(bolide__attention_plan, frozen.q_dtype)},
+    {"kv_data_type", offsetof(bolide__attention_plan, frozen.kv_dtype)},
+    {"o_data_type", offsetof(bolide__attention_plan, frozen.o_dtype)},
+    {NULL, 0},
+};
+
+static bool given(int64_t x) {
+    return x != BOLIDE_NO_INT;
+}
+
+/* ---- checks without lengths --------------------------------------------------------------- */
+
+static bolide_status check_at_least(const bolide__call *call, const char *name, int64_t value,
+                                    int64_t least) {
+    if (!given(value) || value >= least)
+        return BOLIDE_OK;
+    return BOLIDE_FAIL_ARG(call, name, "value", bolide__text("at least %lld", (long long)least),
+                           "%lld", (long long)value);
+}
+
+static bolide_status check_head_dim(const bolide__call *call, const char *name, int64_t d) {
+    if (d >= 8 && d <= MAX_HEAD_DIM && d % 8 == 0)
+        return BOLIDE_OK;
+    return BOLIDE_FAIL_UNSUPPORTED(call, name, "value",
+                                   bolide__text("a multiple of 8 from 8 to %d", MAX_HEAD_DIM),
+                                   "%lld", (long long)d);
+}
+
+static bolide_status check_number(const bolide__call *call, const char *name, double x,
+                                  bool positive) {
+    if (isnan(x) || (isfinite(x) && (positive ? x > 0 : x >= 0)))
+        return BOLIDE_OK;
+    return BOLIDE_FAIL_ARG(call, name, "value",
+                           positive ? "a positive finite number" : "a finite number, at least 0",
+                           "%g", x);
+}
+
+static bolide_status check_heads(const bolide__call *call, const bolide__attention_problem *pr) {
+    BOLIDE_TRY(check_at_least(call, "num_kv_heads", pr->h_kv, 1));
+    BOLIDE_TRY(check_at_least(call, "num_qo_heads", pr->h_q, 1));
+    if (pr->h_q % pr->h_kv != 0 || pr->h_q > 65536)
+        return BOLIDE_FAIL_ARG(
+            call, "num_qo_heads", "value",
+            bolide__text("a multiple of num_kv_heads (%lld), at most 65536", (long long)pr->h_kv),
+            "%lld", (long long)pr->h_q);
+    return BOLIDE_OK;
+}
+
+bolide_status bolide__attention_check_plan(const bolide__call *call,
+                                           const bolide__attention_problem *pr) {
+    BOLIDE_TRY(check_heads(call, pr));
+    BOLIDE_TRY(check_head_dim(call, pr->name.d_qk, pr->d_qk));
+    BOLIDE_TRY(check_head_dim(call, "head_dim_vo", pr->d_vo));
+    if (pr->page_size != 0)
+        BOLIDE_TRY(check_at_least(call, "page_size", pr->page_size, 1));
+    if (pr->page_size > INT32_MAX)
+        return BOLIDE_FAIL_ARG(call, "page_size", "value", "at most 2147483647", "%lld",
+                               (long long)pr->page_size);
+    BOLIDE_TRY(check_at_least(call, "window_left", pr->window_left, -1));
+    BOLIDE_TRY(check_at_least(call, "fixed_split_size", pr->fixed_split_size, -1));
+    BOLIDE_TRY(check_at_least(call, "max_batch_size", pr->max_batch, pr->batch));
+    BOLIDE_TRY(check_at_least(call, pr->name.max_rows, pr->max_rows, 0));
+    BOLIDE_TRY(check_at_least(call, pr->name.max_kv_len, pr->max_kv_len, 0));
+    BOLIDE_TRY(check_at_least(call, "max_token_per_sequence", pr->max_q_len, 0));
+    BOLIDE_TRY(check_number(call, "logits_soft_cap", pr->logits_soft_cap, false));
+    BOLIDE_TRY(check_number(call, "rope_scale", pr->rope_scale, true));
+    BOLIDE_TRY(check_number(call, "rope_theta", pr->rope_theta, true));
+    if (isinf(pr->sm_scale))
+        return BOLIDE_FAIL_ARG(call, "sm_scale", "value", "a finite number", "%g", pr->sm_scale);
+    if (pr->pos_encoding_mode == BOLIDE_POS_ROPE_LLAMA && pr->d_qk % 2 != 0)
+        return BOLIDE_FAIL_ARG(call, pr->name.d_qk, "value", "an even number with ROPE_LLAMA",
+                               "%lld", (long long)pr->d_qk);
+    const int64_t q_len = pr->q_len_per_req;
+    if (q_len < 0 || q_len > INT32_MAX / pr->h_q)
+        return BOLIDE_FAIL_ARG(call, "q_len_per_req", "value", "from 1 to 2^31 rows", "%lld",
+                               (long long)q_len);
+    if (pr->page_size && !pr->kv_len && !pr->last_page_len)
+        return BOLIDE_FAIL_ARG(call, pr->name.last_page_len, "pointer",
+                               bolide__text("this or %s", pr->name.kv_len), "neither");
+    if (pr->page_size && pr->kv_len && pr->last_page_len)
+        return BOLIDE_FAIL_ARG(call, pr->name.last_page_len, "pointer",
+                               bolide__text("this or %s", pr->name.kv_len), "both");
+    if (!pr->kv_indptr && !pr->kv_len)
+        return BOLIDE_FAIL_ARG(call, pr->name.kv_indptr, "pointer",
+                               bolide__text("not NULL without %s", pr->name.kv_len), "NULL");
+    return BOLIDE_OK;
+}
+
+/* ---- layout ------------------------------------------------------------------------------- */
+
+/* Host values of a length array; NULL if they lie on the device or are not there (a query). */
+static const int32_t *on_host(const bolide_tensor *t) {
+    if (!t || !t->data || t->device.type == BOLIDE_CUDA)
+        return NULL;
+    return bolide__data(t);
+}
+
+static int64_t power_of_two(int64_t x) {
+    int64_t p = 1;
+    while (p < x)
+        p *= 2;
+    return p;
+}
+
+/* The longest request, read from the lengths. */
+static bolide_status longest(const bolide__call *call, const bolide__attention_problem *pr,
+                             int64_t *out) {
+    const int32_t *lens = on_host(pr->kv_len), *indptr = on_host(pr->kv_indptr);
+    if (!lens && !indptr)
+        return BOLIDE_FAIL_ARG(call, pr->name.max_kv_len, "value",
+                               "a bound, as fixed_split_size needs one and the lengths are not "
+                               "on the host",
+                               "none");
+    int64_t most = 0;
+    for (int64_t r = 0; r < pr->batch; r++) {
+        const int64_t own =
+            lens ? lens[r]
+                 : ((int64_t)indptr[r + 1] - indptr[r]) * (pr->page_size ? pr->page_size : 1);
+        most = own > most ? own : most;
+    }
+    *out = power_of_two(most);
+    return BOLIDE_OK;
+}
+
+static bolide_status maxima_of(const bolide__call *call, const bolide__attention_problem *pr,
+                               bool need_kv_len, bolide__schedule_maxima *m) {
+    m->batch = given(pr->max_batch) ? pr->max_batch : power_of_two(pr->batch);
+    m->kv_len = given(pr->max_kv_len) ? pr->max_kv_len : 0;
+    if (pr->q_len_per_req) {
+        m->rows = m->batch * pr->q_len_per_req;
+    } else if (given(pr->max_rows)) {
+        m->rows = pr->max_rows;
+    } else {
+        const int32_t *indptr = on_host(pr->qo_indptr);
+        if (!indptr)
+            return BOLIDE_FAIL_ARG(
+                call, pr->name.max_rows, "value",
+                bolide__text("a bound, as %s is not on the host", pr->name.qo_indptr), "none");
+        m->rows = power_of_two(indptr[pr->batch]);
+    }
+    if (need_kv_len && !given(pr->max_kv_len))
+        BOLIDE_TRY(longest(call, pr, &m->kv_len));
+    return BOLIDE_OK;
+}
+
+static bolide__split split_of(const bolide__call *call, const bolide__attention_problem *pr) {
+    if (pr->disable_split_kv)
+        return BOLIDE__SPLIT_NONE;
+    if (given(pr->fixed_split_size) && pr->fixed_split_size > 0)
+        return BOLIDE__SPLIT_FIXED;
+    return call->ctx->batch_invariant ? BOLIDE__SPLIT_OWN : BOLIDE__SPLIT_BALANCED;
+}
+
+static int64_t largest_divisor(int64_t x, int64_t limit) {
+    int64_t d = x < limit ? x : limit;
+    while (x % d != 0)
+        d--;
+    return d;
+}
+
+/* Tiles, workers and units. A small tile on a cache with heads inside tokens takes several heads
+ * at once, so that memory is read from end to end. */
+static void choose_cpu(const bolide__call *call, const bolide__attention_problem *pr,
+                       frozen_part *f) {
+    const int64_t rows = pr->q_len_per_req * (pr->h_q / pr->h_kv);
+    f->tile_rows = rows && rows < CPU_TILE_ROWS ? rows : CPU_TILE_ROWS;
+    const bool together = pr->kv_layout == BOLIDE_NHD && f->tile_rows <= 16;
+    f->unit_heads = together ? largest_divisor(f->h_kv, 16) : 1;
+    const int64_t units = f->h_kv / f->unit_heads;
+    f->workers = CPU_UNIT_STRETCHES > units ? CPU_UNIT_STRETCHES / units : 1;
+    f->lane_count = bolide__cpu_threads(call->ctx);
+    f->lane_bytes = bolide__attention_lane_bytes(f);
+}
+
+/* Two resident blocks a multiprocessor, shared out among the key heads. */
+static void choose_cuda(const bolide__call *call, const bolide__attention_problem *pr,
+                        frozen_part *f) {
+    const int64_t rows = pr->q_len_per_req * (pr->h_q / pr->h_kv);
+    const int64_t blocks = 2 * (int64_t)bolide__cuda_limits_of(call->ctx)->sm_count;
+    f->tile_rows = rows && rows <= 16 ? 16 : 64;
+    f->unit_heads = 1;
+    f->workers = blocks > f->h_kv ? blocks / f->h_kv : 1;
+}
+
+static bolide__schedule_rules rules_of(const bolide__call *call,
+                                       const bolide__attention_problem *pr, const frozen_part *f) {
+    const int64_t pages = given(pr->fixed_split_size) ? pr->fixed_split_size : 0;
+    const int64_t size = pr->page_size ? pr->page_size : 1;
+    int64_t chunk = pages > 0 && pages <= INT32_MAX / size ? pages * size : INT32_MAX;
+    const int64_t window = pr->window_left < INT32_MAX ? pr->window_left : INT32_MAX;
+    return (bolide__schedule_rules){
+        .split = split_of(call, pr),
+        .group = (int32_t)(pr->h_q / pr->h_kv),
+        .tile_rows = (int32_t)f->tile_rows,
+        .workers = (int32_t)f->workers,
+        .min_chunk = CPU_MIN_CHUNK,
+        .granule = GRANULE,
+        .chunk = (int32_t)chunk,
+        .own_pieces = OWN_PIECES,
+        .causal = pr->causal && !pr->use_custom_mask,
+        .window_left = (int32_t)window,
+    };
+}
+
+static int64_t default_out(int64_t q_dtype) {
+    const bool narrow = q_dtype == BOLIDE_F8_E4M3FN || q_dtype == BOLIDE_F8_E5M2;
+    return narrow ? BOLIDE_BF16 : q_dtype;
+}
+
+static int64_t flags_of(const bolide__attention_problem *pr) {
+    return (pr->causal && !pr->use_custom_mask ? BOLIDE__ATTN_CAUSAL : 0) |
+           (pr->pos_encoding_mode == BOLIDE_POS_ROPE_LLAMA ? BOLIDE__ATTN_ROPE : 0) |
+           (pr->pos_encoding_mode == BOLIDE_POS_ALIBI ? BOLIDE__ATTN_ALIBI : 0);
+}
+
+/* Offsets of the live part and of the scratch; the order of the drawing in attention_internal.h. */
+static void carve(frozen_part *f) {
+    bolide__carver c = bolide__carve_begin(NULL, 0);
+    bolide__carve(&c, 1, sizeof(bolide__schedule_counts));
+    f->worker_start_at = bolide__carve_offset(&c);
+    bolide__carve(&c, f->workers + 1, sizeof(int32_t));
+    f->requests_at = bolide__carve_offset(&c);
+    bolide__carve(&c, f->max_batch, sizeof(bolide__attention_request));
+    f->items_at = bolide__carve_offset(&c);
+    bolide__carve(&c, f->max_items, sizeof(bolide__attention_item));
+    f->merges_at = bolide__carve_offset(&c);
+    bolide__carve(&c, f->max_merges, sizeof(bolide__attention_merge));
+    f->device_int_bytes = bolide__carve_offset(&c);
+
+    c = bolide__carve_begin(NULL, 0);
+    const int64_t rows = f->max_slots * f->h_kv * f->tile_rows;
+    f->partial_o_at = bolide__carve_offset(&c);
+    bolide__carve(&c, rows * f->d_vo, sizeof(float));
+    f->partial_ml_at = bolide__carve_offset(&c);
+    bolide__carve(&c, rows * 2, sizeof(float));
+    f->frequency_at = bolide__carve_offset(&c);
+    bolide__carve(&c, f->lane_count ? f->d_qk / 2 : 0, sizeof(double));
+    f->lanes_at = bolide__carve_offset(&c);
+    bolide__carve(&c, f->lane_count, f->lane_bytes);
+    f->device_bytes = bolide__carve_offset(&c);
+}
+
+/* Everything of the frozen part; also the size query. */
+static bolide_status lay_out(const bolide__call *call, const bolide__attention_problem *pr,
+                             frozen_part *f, bolide__schedule_rules *rules) {
+    const bool cuda = call->ctx->device.type == BOLIDE_CUDA;
+    *f = (frozen_part){
+        .h_q = pr->h_q,
+        .h_kv = pr->h_kv,
+        .d_qk = pr->d_qk,
+        .d_vo = pr->d_vo,
+        .page_size = pr->page_size,
+        .kv_layout = pr->kv_layout,
+        .q_dtype = pr->q_dtype,
+        .kv_dtype = given(pr->kv_dtype) ? pr->kv_dtype : pr->q_dtype,
+        .o_dtype = given(pr->o_dtype) ? pr->o_dtype : default_out(pr->q_dtype),
+        .flags = flags_of(pr),
+        .window_left = pr->window_left,
+        .use_custom_mask = pr->use_custom_mask,
+        .use_indptr = pr->kv_indptr != NULL,
+        .paged = pr->page_size != 0,
+        .sm_scale = isnan(pr->sm_scale) ? 1 / sqrt((double)pr->d_qk) : pr->sm_scale,
+        .soft_cap = isnan(pr->logits_soft_cap) ? 0 : pr->logits_soft_cap,
+        .rope_scale = isnan(pr->rope_scale) ? 1 : pr->rope_scale,
+        .rope_theta = isnan(pr->rope_theta) ? 1e4 : pr->rope_theta,
+        .device_type = call->ctx->device.type,
+    };
+    if (cuda)
+        choose_cuda(call, pr, f);
+    else
+        choose_cpu(call, pr, f);
+    *rules = rules_of(call, pr, f);
+    bolide__schedule_maxima maxima = {0};
+    BOLIDE_TRY(maxima_of(call, pr, rules->split == BOLIDE__SPLIT_FIXED, &maxima));
+    const bolide__schedule_capacity cap = bolide__schedule_capacity_of(rules, &maxima);
+    f->max_batch = maxima.batch;
+    f->max_items = cap.items;
+    f->max_merges = cap.merges;
+    f->max_slots = cap.slots;
+    if (cap.items > INT32_MAX || cap.slots > INT32_MAX)
+        return BOLIDE_FAIL_ARG(call, pr->name.max_rows, "value", "a plan of at most 2^31 items",
+                               "%lld items", (long long)cap.items);
+    carve(f);
+    /* Two slots of staging, and room for the lengths that come back from the device. */
+    if (cuda)
+        f->pinned_bytes = STAGING_SLOTS * f->device_int_bytes + 6 * 4 * (f->max_batch + 1);
+    return BOLIDE_OK;
+}
+
+bolide_status bolide__attention_sizes(const bolide__call *call, const bolide__attention_problem *pr,
+                                      bolide_sizes *sizes) {
+    frozen_part f;
+    bolide__schedule_rules rules;
+    BOLIDE_TRY(lay_out(call, pr, &f, &rules));
+    *sizes = (bolide_sizes){.device_bytes = f.device_bytes,
+                            .device_int_bytes = f.device_int_bytes,
+                            .pinned_bytes = f.pinned_bytes,
+                            .plan_bytes = sizeof(bolide__attention_plan)};
+    return BOLIDE_OK;
+}
+
+/* ---- lengths ------------------------------------------------------------------------------ */
+
+typedef struct lengths {
+    const int32_t *qo, *kv, *last, *len, *v, *o;
+} lengths;
+
+/* Host values of an array; one that lies on the device is copied into *staging. */
+static bolide_status fetch(const bolide__call *call, const bolide_tensor *t, int32_t **staging,
+                           const int32_t **out, bool *wait) {
+    *out = NULL;
+    if (!t)
+        return BOLIDE_OK;
+    if (t->device.type != BOLIDE_CUDA) {
+        *out = bolide__data(t);
+        return BOLIDE_OK;
+    }
+    *out = *staging;
+    *wait = true;
+    BOLIDE_TRY(bolide__cuda_copy_to_host(call, *staging, bolide__data(t),
+                                         t->shape[0] * (int64_t)sizeof(int32_t)));
+    *staging += t->shape[0];
+    return BOLIDE_OK;
+}
+
+static bolide_status fetch_all(const bolide__call *call, const bolide__attention_problem *pr,
+                               const frozen_part *f, lengths *l) {
+    int32_t *staging = NULL;
+    bool wait = false;
+    if (pr->workspace && pr->workspace->pinned)
+        staging = (int32_t *)((char *)pr->workspace->pinned + STAGING_SLOTS * f->device_int_bytes);
+    BOLIDE_TRY(fetch(call, pr->qo_indptr, &staging, &l->qo, &wait));
+    BOLIDE_TRY(fetch(call, pr->kv_indptr, &staging, &l->kv, &wait));
+    BOLIDE_TRY(fetch(call, pr->last_page_len, &staging, &l->last, &wait));
+    BOLIDE_TRY(fetch(call, pr->kv_len, &staging, &l->len, &wait));
+    BOLIDE_TRY(fetch(call, pr->v_indptr, &staging, &l->v, &wait));
+    BOLIDE_TRY(fetch(call, pr->o_indptr, &staging, &l->o, &wait));
+    return wait ? bolide__cuda_wait(call) : BOLIDE_OK;
+}
+
+static bolide_status bad_length(const bolide__call *call, const char *name, const char *expected,
+                                int64_t r, int64_t value) {
+    return BOLIDE_FAIL_ARG(call, name, "value", expected, "%lld at element %lld", (long long)value,
+                           (long long)r);
+}
+
+/* Keys of request r from its pages. */
+static bolide_status paged_length(const bolide__call *call, const bolide__attention_problem *pr,
+                                  const lengths *l, int64_t r, int64_t *kv_len) {
+    const int64_t pages = l->kv ? (int64_t)l->kv[r + 1] - l->kv[r] : 0;
+    if (pages < 0)
+        return bad_length(call, pr->name.kv_indptr, "values that do not fall", r + 1, l->kv[r + 1]);
+    if (l->len) {
+        *kv_len = l->len[r];
+        if (*kv_len < 0 || (l->kv && *kv_len > pages * pr->page_size))
+            return bad_length(call, pr->name.kv_len, "0 to pages * page_size", r, *kv_len);
+        return BOLIDE_OK;
+    }
+    *kv_len = 0;
+    if (pages == 0)
+        return BOLIDE_OK;
+    if (l->last[r] < 1 || l->last[r] > pr->page_size)
+        return bad_length(call, pr->name.last_page_len, "1 to page_size", r, l->last[r]);
+    *kv_len = (pages - 1) * pr->page_size + l->last[r];
+    if (*kv_len > INT32_MAX)
+        return bad_length(call, pr->name.kv_indptr, "at most 2147483647 keys a request", r,
+                          *kv_len);
+    return BOLIDE_OK;
+}
+
+/* Rows [start, start + length) of a packed tensor, for an indptr that leaves at least length. */
+static bolide_status packed_start(const bolide__call *call, const char *name, const int32_t *indptr,
+                                  int64_t r, int64_t length, int32_t *start) {
+    if (indptr[r] < 0 || (int64_t)indptr[r + 1] - indptr[r] < length)
+        return bad_length(call, name, "values that leave room for each request", r, indptr[r]);
+    *start = indptr[r];
+    return BOLIDE_OK;
+}
+
+static bolide_status one_request(const bolide__call *call, const bolide__attention_problem *pr,
+                                 const lengths *l, int64_t r, now_part *now,
+                                 bolide__attention_request *out) {
+    int64_t q_len = pr->q_len_per_req, kv_len = 0;
+    *out = (bolide__attention_request){.mask_elem = now->mask_elems, .mask_byte = now->mask_bytes};
+    if (l->qo) {
+        q_len = (int64_t)l->qo[r + 1] - l->qo[r];
+        if (l->qo[r] < 0 || q_len < 0 || q_len > INT32_MAX / pr->h_q)
+            return bad_length(call, pr->name.qo_indptr, "values that do not fall", r + 1,
+                              l->qo[r + 1]);
+        if (given(pr->max_q_len) && q_len > pr->max_q_len)
+            return bad_length(call, pr->name.qo_indptr, "at most max_token_per_sequence rows", r,
+                              q_len);
+    }
+    if (pr->page_size)
+        BOLIDE_TRY(paged_length(call, pr, l, r, &kv_len));
+    else
+        kv_len = (int64_t)l->kv[r + 1] - l->kv[r];
+    if (kv_len < 0 || (l->kv && l->kv[r] < 0))
+        return bad_length(call, pr->name.kv_indptr, "values that do not fall", r + 1, l->kv[r + 1]);
+    if (given(pr->max_kv_len) && kv_len > pr->max_kv_len)
+        return BOLIDE_FAIL_ARG(call, pr->name.max_kv_len, "value",
+                               bolide__text("at least %lld, the length of request %lld",
+                                            (long long)kv_len, (long long)r),
+                               "%lld", (long long)pr->max_kv_len);
+    out->q_len = (int32_t)q_len;
+    out->kv_len = (int32_t)kv_len;
+    out->q_start = l->qo ? l->qo[r] : (int32_t)(r * q_len);
+    out->o_start = out->q_start;
+    out->kv_start = out->v_start = l->kv ? l->kv[r] : 0;
+    if (l->v)
+        BOLIDE_TRY(packed_start(call, "v_indptr", l->v, r, kv_len, &out->v_start));
+    if (l->o)
+        BOLIDE_TRY(packed_start(call, "o_indptr", l->o, r, q_len, &out->o_start));
+    now->mask_elems += q_len * kv_len;
+    now->mask_bytes += (q_len * kv_len + 7) / 8;
+    return BOLIDE_OK;
+}
+
+static bolide_status all_requests(const bolide__call *call, const bolide__attention_problem *pr,
+                                  const lengths *l, now_part *now,
+                                  bolide__attention_request *requests) {
+    const int64_t b = pr->batch;
+    *now = (now_part){.batch = b};
+    for (int64_t r = 0; r < b; r++)
+        BOLIDE_TRY(one_request(call, pr, l, r, now, &requests[r]));
+    now->rows = l->qo ? (l->qo[b] > 0 ? l->qo[b] : 0) : b * pr->q_len_per_req;
+    now->out_rows = l->o ? l->o[b] : now->rows;
+    if (!pr->page_size) {
+        now->kv_rows = l->kv[b];
+        now->v_rows = l->v ? l->v[b] : l->kv[b];
+    } else {
+        now->index_count = l->kv ? l->kv[b] : 0;
+    }
+    if (given(pr->max_rows) && now->rows > pr->max_rows)
+        return BOLIDE_FAIL_ARG(call, pr->name.max_rows, "value",
+                               bolide__text("at least %lld rows", (long long)now->rows), "%lld",
+                               (long long)pr->max_rows);
+    return BOLIDE_OK;
+}
+
+/* ---- making it ---------------------------------------------------------------------------- */
+
+/* Where the live part is written: in place, or in the next slot of pinned staging. */
+static char *live_memory(const bolide__attention_problem *pr, const frozen_part *f, int64_t *slot) {
+    const bolide__attention_plan *old = (const bolide__attention_plan *)pr->plan;
+    *slot = 0;
+    if (f->device_type != BOLIDE_CUDA)
+        return pr->workspace->device_int;
+    if (old->head.magic == pr->magic && old->now.staging_slot == 0)
+        *slot = 1;
+    return (char *)pr->workspace->pinned + *slot * f->device_int_bytes;
+}
+
+bolide_status bolide__attention_make_plan(const bolide__call *call,
+                                          const bolide__attention_problem *pr) {
+    frozen_part f;
+    now_part now;
+    bolide__schedule_rules rules;
+    lengths l;
+    int64_t slot;
+    BOLIDE_TRY(lay_out(call, pr, &f, &rules));
+    BOLIDE_TRY(fetch_all(call, pr, &f, &l));
+    char *live = live_memory(pr, &f, &slot);
+    bolide__attention_request *requests = (bolide__attention_request *)(live + f.requests_at);
+    BOLIDE_TRY(all_requests(call, pr, &l, &now, requests));
+    const bolide__schedule_lists lists = {
+        .items = (bolide__attention_item *)(live + f.items_at),
+        .merges = (bolide__attention_merge *)(live + f.merges_at),
+        .worker_start = (int32_t *)(live + f.worker_start_at),
+    };
+    const bolide__schedule_counts counts =
+        bolide__schedule_make(&rules, requests, (int32_t)pr->batch, &lists);
+    memcpy(live, &counts, sizeof counts);
+    now.staging_slot = slot;
+    if (f.device_type == BOLIDE_CUDA)
+        BOLIDE_TRY(
+            bolide__cuda_copy_to_device(call, pr->workspace->device_int, live, f.device_int_bytes));
+    bolide__attention_plan *plan = (bolide__attention_plan *)pr->plan;
+    plan->frozen = f;
+    plan->now = now;
+    plan->head.magic = pr->magic;
+    return BOLIDE_OK;
+}

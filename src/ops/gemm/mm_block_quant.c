@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Front of mm_block_quant. Two kernels serve it: products in f32 (mm_dot_cpu.c), for every format,
+// and products of 8-bit integers (mm_int8_cpu.c) for the block formats. The workspace holds the
+// activations in the form that the kernel reads:
+//
+//     f32    [m, pad(k, 32)] f32; nothing if f32 rows of a multiple of 32 can be read in place
+//     int8   q [m, k] i8 · scale [m, k/32] f32 · sum [m, k/32] f32 · offset [m, k/32] i32
+
+#include <bolide/gemm.h>
+
+#include "core/op.h"
+#include "core/workspace.h"
+#include "ops/gemm/gemm_internal.h"
+
+#define FLOATS (BOLIDE_F16 | BOLIDE_BF16 | BOLIDE_F32)
+
+#define A bolide_mm_block_quant_args
+static const bolide_param block_quant_rows[] = {
+    BOLIDE_IN(A, input, "m k", FLOATS, "activations"),
+    BOLIDE_IN(A, weight, "n row_bytes", BOLIDE_U8, "rows of the weight as GGUF stores them"),
+    BOLIDE_IN(A, bias, "n", FLOATS, "added to each row", .flags = BOLIDE_OPTIONAL),
+    BOLIDE_OUT(A, out, "m n", FLOATS, "input times the transposed weight"),
+    BOLIDE_ENUM_ROW(A, format, "f32 f16 bf16 q4_0 q4_1 q8_0", BOLIDE_NO_INT,
+                    "how the weight is stored"),
+    BOLIDE_ENUM_ROW(A, compute, "f32 int8", 0, "arithmetic of the products"),
+    BOLIDE_WORKSPACE_ROW(A, workspace, "scratch for the activations", .flags = BOLIDE_OPTIONAL),
+};
+#undef A
+
+enum { COMPUTE_F32, COMPUTE_INT8 };
+
+static bool is_dense(int64_t format) {
+    return format <= BOLIDE_WEIGHT_BF16;
+}
+
+static bolide_status block_quant_check(const bolide__call *call) {
+    const bolide_mm_block_quant_args *a = call->args;
+    const int64_t k = a->input->shape[1];
+    static const char *const names[] = {"f32", "f16", "bf16", "q4_0", "q4_1", "q8_0"};
+    const char *format = names[a->format];
+    if (!is_dense(a->format) && k % 32 != 0)
+        return BOLIDE_FAIL_ARG(call, "input", "shape",
+                               bolide__text("a multiple of 32 columns for %s", format), "%lld",
+                               (long long)k);
+    const int64_t bytes = k * bolide__block_bytes(a->format) / 32;
+    if (a->weight->shape[1] != bytes)
+        return BOLIDE_FAIL_ARG(call, "weight", "shape",
+                               bolide__text("rows of %lld bytes for %lld numbers as %s",
+                                            (long long)bytes, (long long)k, format),
+                               "%lld", (long long)a->weight->shape[1]);
+    if (is_dense(a->format) && a->compute == COMPUTE_INT8)
+        return BOLIDE_FAIL_ARG(call, "compute", "value",
+                               bolide__text("f32 for a weight stored as %s", format), "int8");
+    return BOLIDE_OK;
+}
+
+/* ---- f32 ---------------------------------------------------------------------------------- */
+
+static float *carve_f32(bolide__carver *c, const bolide_tensor *input) {
+    const int64_t k = input->shape[1];
+    if (bolide__gemm_in_place(bolide__bit(input), k))
+        return NULL;
+    return bolide__carve(c, input->shape[0], bolide__gemm_depth(k) * (int64_t)sizeof(float));
+}
+
+static bolide_status run_f32(const bolide__call *call, bolide__carver *c) {
+    const bolide_mm_block_quant_args *a = call->args;
+    bolide__dot_params p = {
+        .input = bolide__data(a->input),
+        .widened = carve_f32(c, a->input),
+        .weight = bolide__data(a->weight),
+        .input_row = bolide__stride(a->input, 0),
+        .input_dtype = bolide__bit(a->input),
+        .weight_n = bolide__stride(a->weight, 0),
+        .format = a->format,
+        .m = a->input->shape[0],
+        .n = a->weight->shape[0],
+        .k = a->input->shape[1],
+        .out = bolide__gemm_results(a->out, a->bias),
+    };
+    bolide__gemm_dot(call->ctx, &p);
+    return BOLIDE_OK;
+}
+
+/* ---- int8 --------------------------------------------------------------------------------- */
+
+static void carve_int8(bolide__carver *c, bolide__int8_params *p) {
+    p->q = bolide__carve(c, p->m, p->kb * 32);
+    p->scale = bolide__carve(c, p->m, p->kb * (int64_t)sizeof *p->scale);
+    p->sum = bolide__carve(c, p->m, p->kb * (int64_t)sizeof *p->sum);
+    p->offset = bolide__carve(c, p->m, p->kb * (int64_t)sizeof *p->offset);
+}
+
+static bolide_status run_int8(const bolide__call *call, bolide__carver *c) {
+    const bolide_mm_block_quant_args *a = call->args;
+    bolide__int8_params p = {
+        .input = bolide__data(a->input),
+        .weight = bolide__data(a->weight),
+        .input_row = bolide__stride(a->input, 0),
+        .input_dtype = bolide__bit(a->input),
+        .weight_n = bolide__stride(a->weight, 0),
+        .format = a->format,
+        .m = a->input->shape[0],
+        .n = a->weight->shape[0],
+        .kb = a->input->shape[1] / 32,
+        .taken_off = a->format == BOLIDE_WEIGHT_Q4_0 ? 8 : 0,
+        .out = bolide__gemm_results(a->out, a->bias),
+    };
+    carve_int8(c, &p);
+    bolide__parallel_for(call->ctx, p.m, bolide__row_grain(p.kb * 32),
+                         BOLIDE_CPU_PICK(quantize_rows), &p);
+    p.m_pieces = (p.m + BOLIDE__INT8_ROWS - 1) / BOLIDE__INT8_ROWS;
+    const int64_t panels = (p.n + BOLIDE__INT8_COLS - 1) / BOLIDE__INT8_COLS;
+    const int64_t work = p.kb * 32 * BOLIDE__INT8_COLS * (p.m < 8 ? 1 : 8);
+    bolide__parallel_for(call->ctx, panels * p.m_pieces, bolide__row_grain(work),
+                         BOLIDE_CPU_PICK(int8_pieces), &p);
+    return BOLIDE_OK;
+}
+
+/* ---- the operator ------------------------------------------------------------------------- */
+
+static bolide_status block_quant_workspace(const bolide__call *call, bolide_sizes *sizes) {
+    const bolide_mm_block_quant_args *a = call->args;
+    const int64_t m = a->input->shape[0], k = a->input->shape[1];
+    bolide__carver c = bolide__carve_begin(NULL, 0);
+    bolide__int8_params p = {.m = m, .kb = k / 32};
+    if (m == 0 || k == 0 || a->weight->shape[0] == 0)
+        return BOLIDE_OK;
+    if (a->compute == COMPUTE_INT8)
+        carve_int8(&c, &p);
+    else
+        (void)carve_f32(&c, a->input);
+    sizes->device_bytes = c.used;
+    return BOLIDE_OK;
+}
+
+static bolide_status block_quant_cpu(const bolide__call *call) {
+    const bolide_mm_block_quant_args *a = call->args;
+    static const bolide_workspace none = {0};
+    const bolide_workspace *w = a->workspace ? a->workspace : &none;
+    bolide__carver c = bolide__carve_begin(w->device, w->device_bytes);
+    return a->compute == COMPUTE_INT8 ? run_int8(call, &c) : run_f32(call, &c);
+}
+
+const bolide_op bolide_op_mm_block_quant = {
+    .name = "mm_block_quant",
+    .family = "gemm",
+    .doc = "out = input times the transposed weight (+ bias), the weight in GGUF blocks",
+    .run = BOLIDE_ENTRY(bolide_mm_block_quant_args, block_quant_rows),
+    .check = block_quant_check,
+    .workspace = block_quant_workspace,
+    .cpu = block_quant_cpu,
+};
+
+bolide_status bolide_mm_block_quant(const bolide_context *ctx,
+                                    const bolide_mm_block_quant_args *args, bolide_stream stream) {
+    return bolide_run(&bolide_op_mm_block_quant, BOLIDE_RUN, ctx, args, stream);
+}

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Products of activations rounded to 8 bits with quantised weights. The sum of a block of 32
+// products is an exact integer s; an output element is one chain over the blocks in order:
+//
+//     acc = fma(s, d * scale, acc)                    d, min: of the weight's block
+//     acc = fma(min, scale * (sum of q), acc)         q4_1 only
+//
+// so its bits depend on nothing but its row and column: not on m, threads or instruction set.
+// 16 rows of the weight are 16 lanes. With one row of activations the weights are read once, in
+// place: the limit is memory. With more, a piece of the weight is regrouped into a panel in L1 that
+// all rows of activations share: the limit is the multiplier.
+
+#include "core/tensor.h"
+#include "cpu/simd_block.h"
+#include "ops/gemm/gemm_store.h"
+
+enum {
+    ROWS = 4,  /* of activations in a tile */
+    DEPTH = 8, /* blocks of k in a panel: 4 KB of weights, 5 KB in all */
+    LINE = 64  /* bytes of a cache line */
+};
+
+/* ---- activations -------------------------------------------------------------------------- */
+
+/* Below this a block counts as 0: 127 / max would overflow long before max is 0. */
+static const float least = 0x1p-110f;
+
+BOLIDE_INLINE void quantize_block(const bolide__int8_params *p, const void *x, int64_t dtype,
+                                  int64_t row, int64_t block) {
+    const f32x16 a = load16(x, dtype), b = load16(dtype_at(x, dtype, 16), dtype);
+    const float max = f32_hmax(f32_max_nan(f32_abs(a), f32_abs(b)));
+    const bool usable = max >= least && max <= 3.4028234e38f;
+    const f32x16 inverse = f32_set(usable ? 127.0f / max : 0.0f);
+    const i32x16 qa = usable ? f32_to_i32_round(f32_mul(a, inverse)) : i32_zero();
+    const i32x16 qb = usable ? f32_to_i32_round(f32_mul(b, inverse)) : i32_zero();
+    int8_t *q = p->q + (row * p->kb + block) * BLOCK_SIZE;
+    u8_store(q, qa);
+    u8_store(q + 16, qb);
+    const float scale = usable ? max / 127.0f : max < least ? 0.0f : NAN;
+    const float sum = f32_sum(i32_to_f32(i32_add(qa, qb))); /* exact */
+    p->scale[row * p->kb + block] = scale;
+    p->sum[row * p->kb + block] = scale * sum;
+    p->offset[row * p->kb + block] = (int32_t)sum * (int32_t)p->taken_off;
+}
+
+BOLIDE_INLINE void quantize_row(const bolide__int8_params *p, int64_t row, int64_t dtype) {
+    const void *x = dtype_at(p->input, dtype, row * p->input_row);
+    for (int64_t block = 0; block < p->kb; block++)
+        quantize_block(p, dtype_at(x, dtype, block * BLOCK_SIZE), dtype, row, block);
+}
+
+void BOLIDE_ISA(quantize_rows)(void *arg, int64_t begin, int64_t end, int worker) {
+    const bolide__int8_params *p = arg;
+    (void)worker;
+    for (int64_t row = begin; row < end; row++) {
+        if (p->input_dtype == BOLIDE_F32)
+            quantize_row(p, row, BOLIDE_F32);
+        else if (p->input_dtype == BOLIDE_F16)
+            quantize_row(p, row, BOLIDE_F16);
+        else
+            quantize_row(p, row, BOLIDE_BF16);
+    }
+}
+
+/* ---- weights ------------------------------------------------------------------------------ */
+
+/* What a format is made of, constants after inlining. */
+typedef struct layout {
+    int64_t bytes; /* of a block */
+    int64_t first; /* where its numbers begin */
+    int kind;
+    bool has_min;
+} layout;
+
+BOLIDE_INLINE layout layout_of(int64_t format) {
+    if (format == BOLIDE_WEIGHT_Q4_1)
+        return (layout){20, 4, BLOCK_NIBBLES, true};
+    if (format == BOLIDE_WEIGHT_Q4_0)
+        return (layout){18, 2, BLOCK_NIBBLES, false};
+    return (layout){34, 2, BLOCK_SIGNED, false};
+}
+
+/* The rows of a panel; those behind the last are the last again, and are not stored. */
+BOLIDE_INLINE void find_rows(const bolide__int8_params *p, int64_t col, const uint8_t **row) {
+    for (int i = 0; i < PANEL_ROWS; i++) {
+        const int64_t n = col + i < p->n ? col + i : p->n - 1;
+        row[i] = p->weight + n * p->weight_n;
+    }
+}
+
+/* The chain of one block, as the head of this file says. */
+BOLIDE_INLINE f32x16 add_block(const bolide__int8_params *p, int64_t at, f32x16 acc, i32x16 sum,
+                               f32x16 d, f32x16 min, bool has_min) {
+    const f32x16 s = i32_to_f32(i32_sub(sum, i32_set(p->offset[at])));
+    acc = f32_fma(s, f32_mul(d, f32_set(p->scale[at])), acc);
+    return has_min ? f32_fma(min, f32_set(p->sum[at]), acc) : acc;
+}
+
+/* ---- one row of activations --------------------------------------------------------------- */
+
+BOLIDE_INLINE void vector_panel(const bolide__int8_params *p, int64_t col, int64_t format) {
+    const layout l = layout_of(format);
+    const uint8_t *row[PANEL_ROWS];
+    find_rows(p, col, row);
+    f32x16 acc = f32_zero();
+    for (int64_t b = 0; b < p->kb; b++) {
+        const int64_t at = b * l.bytes;
+        const i32x16 head = block_heads(row, at);
+        const i32x16 sum = block_dot_rows(row, at + l.first, p->q + b * BLOCK_SIZE, l.kind);
+        const f32x16 min = l.has_min ? f16_of_lanes(i32_shr(head, 16)) : f32_zero();
+        acc = add_block(p, b, acc, sum, f16_of_lanes(head), min, l.has_min);
+    }
+    gemm_store(&p->out, 0, col, p->n - col, acc);
+}
+
+/* ---- several rows of activations ---------------------------------------------------------- */
+
+typedef struct panel {
+    _Alignas(64) uint8_t w[DEPTH][PANEL_BYTES];
+    float d[DEPTH][PANEL_ROWS], min[DEPTH][PANEL_ROWS];
+} panel;
+
+BOLIDE_INLINE void fill_panel(panel *to, const uint8_t *const *row, int64_t block, int64_t count,
+                              layout l, int vnni) {
+    for (int64_t b = 0; b < count; b++) {
+        const int64_t at = (block + b) * l.bytes;
+        const i32x16 head = block_heads(row, at);
+        f32_store(to->d[b], f16_of_lanes(head));
+        if (l.has_min)
+            f32_store(to->min[b], f16_of_lanes(i32_shr(head, 16)));
+        block_interleave(to->w[b], row, at + l.first, l.kind, vnni);
+    }
+}
+
+/* acc[i] takes the panel's blocks for `count` rows of activations from `first` on. */
+BOLIDE_INLINE void panel_tile(const bolide__int8_params *p, const panel *w, int64_t first,
+                              int64_t block, int64_t blocks, int count, layout l,
+                              float (*acc)[PANEL_ROWS]) {
+    const int8_t *x[ROWS];
+    f32x16 s[ROWS];
+    BOLIDE_UNROLL
+    for (int i = 0; i < count; i++) {
+        x[i] = p->q + ((first + i) * p->kb + block) * BLOCK_SIZE;
+        s[i] = f32_load(acc[i]);
+    }
+    for (int64_t b = 0; b < blocks; b++) {
+        i32x16 sum[ROWS];
+        panel_dot(w->w[b], x, b * BLOCK_SIZE, count, l.kind, sum);
+        const f32x16 d = f32_load(w->d[b]), min = l.has_min ? f32_load(w->min[b]) : f32_zero();
+        BOLIDE_UNROLL
+        for (int i = 0; i < count; i++)
+            s[i] = add_block(p, (first + i) * p->kb + block + b, s[i], sum[i], d, min, l.has_min);
+    }
+    BOLIDE_UNROLL
+    for (int i = 0; i < count; i++)
+        f32_store(acc[i], s[i]);
+}
+
+BOLIDE_INLINE void matrix_panel(const bolide__int8_params *p, int64_t col, int64_t first,
+                                int64_t count, int64_t format) {
+    const layout l = layout_of(format);
+    const uint8_t *row[PANEL_ROWS];
+    float acc[BOLIDE__INT8_ROWS][PANEL_ROWS];
+    panel w;
+    find_rows(p, col, row);
+    memset(acc, 0, (size_t)count * sizeof acc[0]);
+    for (int64_t block = 0; block < p->kb; block += DEPTH) {
+        const int64_t blocks = p->kb - block < DEPTH ? p->kb - block : DEPTH;
+        fill_panel(&w, row, block, blocks, l, 0);
+        int64_t i = 0;
+        for (; i + ROWS <= count; i += ROWS)
+            panel_tile(p, &w, first + i, block, blocks, ROWS, l, acc + i);
+        for (; i < count; i++)
+            panel_tile(p, &w, first + i, block, blocks, 1, l, acc + i);
+    }
+    for (int64_t i = 0; i < count; i++)
+        gemm_store(&p->out, first + i, col, p->n - col, f32_load(acc[i]));
+}
+
+/* ---- pieces ------------------------------------------------------------------------------- */
+
+BOLIDE_INLINE void piece(const bolide__int8_params *p, int64_t item, int64_t format) {
+    const int64_t col = item / p->m_pieces * BOLIDE__INT8_COLS;
+    const int64_t first = item % p->m_pieces * BOLIDE__INT8_ROWS;
+    const int64_t left = p->m - first;
+    if (p->m == 1)
+        vector_panel(p, col, format);
+    else
+        matrix_panel(p, col, first, left < BOLIDE__INT8_ROWS ? left : BOLIDE__INT8_ROWS, format);
+}
+
+void BOLIDE_ISA(int8_pieces)(void *arg, int64_t begin, int64_t end, int worker) {
+    const bolide__int8_params *p = arg;
+    (void)worker;
+    for (int64_t item = begin; item < end; item++) {
+        if (p->format == BOLIDE_WEIGHT_Q4_1)
+            piece(p, item, BOLIDE_WEIGHT_Q4_1);
+        else if (p->format == BOLIDE_WEIGHT_Q4_0)
+            piece(p, item, BOLIDE_WEIGHT_Q4_0);
+        else
+            piece(p, item, BOLIDE_WEIGHT_Q8_0);
+    }
+}

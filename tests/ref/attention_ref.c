@@ -1,0 +1,468 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// References of the attention family, straight from the rules in include/bolide/attention.h. One
+// function computes one query head of one token; the operators differ in where its keys lie. A row
+// is a query token and a head. Everything that must not matter (unused page tails, pages of nobody)
+// is filled with NaN.
+//
+// Keys of every problem: len=5:0:17 the keys of each request (one number for all b of them; else
+// drawn from 0 … max), d= for head sizes, mask_rows= how a custom mask is drawn.
+
+#include "ref.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum { MAX_REQUESTS = 4096 };
+
+/* What dims draws and fill and ref read again. */
+typedef struct batch {
+    int64_t b, page_size, pages;
+    int64_t q_len[MAX_REQUESTS], kv_len[MAX_REQUESTS];
+    int64_t q_start[MAX_REQUESTS + 1], page_start[MAX_REQUESTS + 1];
+    int64_t mask_elem[MAX_REQUESTS + 1], mask_byte[MAX_REQUESTS + 1];
+    int64_t table_width; /* entries of a row of the block table; 0: none */
+} batch;
+
+/* Where the key and value of one position lie, as first elements of k->f64 and v->f64. */
+typedef struct place {
+    int64_t k, v;
+} place;
+
+typedef struct view {
+    const ref_tensor *q, *k, *v;
+    int64_t h_q, h_kv, d_qk, d_vo;
+    place (*at)(const ref_call *c, const batch *t, int64_t r, int64_t j, int64_t head);
+} view;
+
+/* ---- one row ------------------------------------------------------------------------------ */
+
+static double number(const ref_call *c, const char *name, double absent) {
+    const double x = ref_f64(c, name);
+    return isnan(x) ? absent : x;
+}
+
+static double slope(int64_t head, int64_t heads) {
+    int64_t n = 1;
+    while (n * 2 <= heads)
+        n *= 2;
+    return head < n ? exp2(-8.0 * (double)(head + 1) / (double)n)
+                    : exp2(-4.0 * (double)(2 * (head - n) + 1) / (double)n);
+}
+
+/* x . y, each turned to its position where there is rotary embedding. */
+static double product(const ref_call *c, const double *x, const double *y, int64_t d,
+                      int64_t x_position, int64_t y_position) {
+    double sum = 0;
+    if (!ref_is(c, "pos_encoding_mode", "ROPE_LLAMA")) {
+        for (int64_t i = 0; i < d; i++)
+            sum += x[i] * y[i];
+        return sum;
+    }
+    const double theta = number(c, "rope_theta", 1e4), scale = number(c, "rope_scale", 1);
+    for (int64_t i = 0; i < d / 2; i++) {
+        const double f = pow(theta, -2.0 * (double)i / (double)d) / scale;
+        const double angle = (double)(x_position - y_position) * f;
+        const double a = x[i], b = x[i + d / 2], p = y[i], q = y[i + d / 2];
+        sum += cos(angle) * (a * p + b * q) + sin(angle) * (a * q - b * p);
+    }
+    return sum;
+}
+
+static int in_custom_mask(const ref_call *c, const batch *t, int64_t r, int64_t i, int64_t j) {
+    const int64_t at = i * t->kv_len[r] + j;
+    const ref_tensor *bools = ref_in(c, "custom_mask"), *bits = ref_in(c, "packed_custom_mask");
+    if (bools)
+        return bools->i64[t->mask_elem[r] + at] != 0;
+    return (int)(bits->i64[t->mask_byte[r] + at / 8] >> (at % 8) & 1);
+}
+
+/* Whether query token i of request r sees key j. */
+static int sees(const ref_call *c, const batch *t, int64_t r, int64_t i, int64_t j) {
+    const int64_t position = t->kv_len[r] - t->q_len[r] + i;
+    const int64_t window = ref_i64(c, "window_left");
+    if (window >= 0 && j < position - window)
+        return 0;
+    if (ref_in(c, "custom_mask") || ref_in(c, "packed_custom_mask"))
+        return in_custom_mask(c, t, r, i, j);
+    return !ref_i64(c, "causal") || j <= position;
+}
+
+static void attend(const ref_call *c, const batch *t, const view *w, int64_t r, int64_t i,
+                   int64_t h) {
+    const int64_t len = t->kv_len[r], group = w->h_q / w->h_kv, kv_head = h / group;
+    const int64_t position = len - t->q_len[r] + i, row = (t->q_start[r] + i) * w->h_q + h;
+    const double cap = number(c, "logits_soft_cap", 0);
+    const double scale = number(c, "sm_scale", 1 / sqrt((double)w->d_qk)) *
+                         ref_number(c, "q_scale", h, 1) * ref_number(c, "k_scale", kv_head, 1);
+    const ref_tensor *sinks = ref_in(c, "sinks");
+    ref_tensor *out = ref_out(c, "out"), *lse = ref_out(c, "lse");
+    double *logits = malloc((size_t)(len + 1) * sizeof *logits);
+    double *o = out->f64 + row * w->d_vo;
+    double top = sinks ? sinks->f64[h] : -INFINITY, sum = 0;
+    for (int64_t j = 0; logits && j < len; j++) {
+        const double *key = w->k->f64 + w->at(c, t, r, j, kv_head).k;
+        double s = -INFINITY;
+        if (sees(c, t, r, i, j)) {
+            s = scale * product(c, w->q->f64 + row * w->d_qk, key, w->d_qk, position, j);
+            s = cap > 0 ? cap * tanh(s / cap) : s;
+            if (ref_is(c, "pos_encoding_mode", "ALIBI"))
+                s += slope(h, w->h_q) * (double)(j - position);
+        }
+        logits[j] = s;
+        top = fmax(top, s);
+    }
+    for (int64_t e = 0; e < w->d_vo; e++)
+        o[e] = 0;
+    for (int64_t j = 0; logits && top != -INFINITY && j < len; j++) {
+        const double weight = logits[j] == -INFINITY ? 0 : exp(logits[j] - top);
+        const double *value = w->v->f64 + w->at(c, t, r, j, kv_head).v;
+        sum += weight;
+        for (int64_t e = 0; weight != 0 && e < w->d_vo; e++)
+            o[e] += weight * value[e];
+    }
+    if (sinks && top != -INFINITY)
+        sum += exp(sinks->f64[h] - top);
+    const double last = ref_number(c, "v_scale", kv_head, 1) / ref_number(c, "o_scale", 0, 1);
+    for (int64_t e = 0; e < w->d_vo; e++)
+        o[e] = sum == 0 ? 0 : o[e] / sum * last;
+    const double natural = sum == 0 ? -INFINITY : top + log(sum);
+    if (lse)
+        lse->f64[row] = ref_i64(c, "return_lse_base_on_e") ? natural : natural / log(2.0);
+    free(logits);
+}
+
+/* Row number to request, token and head. */
+static void attend_row(const ref_call *c, const view *w, int64_t row) {
+    const batch *t = ref_state(c, sizeof *t);
+    const int64_t n = row / w->h_q;
+    int64_t r = 0, end = t->b;
+    while (end - r > 1) { /* the last request that starts at or before n */
+        const int64_t middle = (r + end) / 2;
+        if (t->q_start[middle] <= n)
+            r = middle;
+        else
+            end = middle;
+    }
+    attend(c, t, w, r, n - t->q_start[r], row % w->h_q);
+}
+
+/* ---- drawing a batch ---------------------------------------------------------------------- */
+
+static void draw_lengths(ref_call *c, batch *t) {
+    int64_t len[MAX_REQUESTS];
+    const int64_t listed = ref_key_list(c, "len", len, MAX_REQUESTS);
+    t->b = listed > 1 ? listed : ref_key(c, "b", 3);
+    if (t->b > MAX_REQUESTS) {
+        ref_refuse(c, "b: expected at most %d; got %lld", MAX_REQUESTS, (long long)t->b);
+        t->b = 0;
+    }
+    for (int64_t r = 0; r < t->b; r++)
+        t->kv_len[r] = listed > 1    ? len[r]
+                       : listed == 1 ? len[0]
+                                     : ref_between(c, 1, (uint64_t)r, 0, ref_key(c, "max", 150));
+}
+
+static void add_up(batch *t) {
+    for (int64_t r = 0; r < t->b; r++) {
+        const int64_t pages = t->page_size ? (t->kv_len[r] + t->page_size - 1) / t->page_size : 0;
+        const int64_t elems = t->q_len[r] * t->kv_len[r];
+        t->q_start[r + 1] = t->q_start[r] + t->q_len[r];
+        t->page_start[r + 1] = t->page_start[r] + pages;
+        t->mask_elem[r + 1] = t->mask_elem[r] + elems;
+        t->mask_byte[r + 1] = t->mask_byte[r] + (elems + 7) / 8;
+    }
+    t->pages = t->page_start[t->b];
+}
+
+/* The dtype of q, also when it comes from x=. */
+static int64_t query_dtype(const ref_call *c) {
+    const char *x = ref_key_text(c, "x");
+    return x && !ref_key_text(c, "q_data_type") ? bolide_dtype_parse(x) : ref_i64(c, "q_data_type");
+}
+
+static int64_t key_or(const ref_call *c, const char *key, int64_t absent) {
+    return ref_key(c, key, absent);
+}
+
+/* Heads, sizes, dtypes, masks and scales: the same for all planned operators. */
+static void common_dims(ref_call *c, const batch *t, const char *d_qk, const char *k,
+                        const char *v) {
+    const int64_t d = key_or(c, "d", 64);
+    const int64_t h_q = key_or(c, "h_q", 4), h_kv = key_or(c, "h_kv", 2);
+    const int64_t dtype = query_dtype(c);
+    const int narrow = dtype == BOLIDE_F8_E4M3FN || dtype == BOLIDE_F8_E5M2;
+    ref_set_dim(c, "h_q", h_q);
+    ref_set_dim(c, "h_kv", h_kv);
+    ref_set_i64(c, "num_qo_heads", h_q);
+    ref_set_i64(c, "num_kv_heads", h_kv);
+    ref_set_dim(c, "d_qk", key_or(c, "d_qk", d));
+    ref_set_dim(c, "d_vo", key_or(c, "d_vo", key_or(c, "d_qk", d)));
+    ref_set_i64(c, d_qk, ref_dim(c, "d_qk"));
+    if (ref_dim(c, "d_vo") != ref_dim(c, "d_qk"))
+        ref_set_i64(c, "head_dim_vo", ref_dim(c, "d_vo"));
+    if (ref_i64(c, "kv_data_type") == BOLIDE_NO_INT) {
+        ref_set_dtype(c, k, dtype);
+        ref_set_dtype(c, v, dtype);
+    }
+    if (ref_i64(c, "o_data_type") == BOLIDE_NO_INT)
+        ref_set_dtype(c, "out", narrow ? BOLIDE_BF16 : dtype);
+    if (ref_given(c, "custom_mask") || ref_given(c, "packed_custom_mask"))
+        ref_set_i64(c, "use_custom_mask", 1);
+    ref_set_dim(c, "n_mask", t->mask_elem[t->b]);
+    ref_set_dim(c, "n_mask_bytes", t->mask_byte[t->b]);
+    ref_set_shape(c, "q_scale", 1, (const int64_t[]){h_q});
+    ref_set_shape(c, "k_scale", 1, (const int64_t[]){h_kv});
+    ref_set_shape(c, "v_scale", 1, (const int64_t[]){h_kv});
+    ref_set_shape(c, "o_scale", 1, (const int64_t[]){1});
+}
+
+/* Lists or block tables, last_page_len or seq_lens. */
+static void paged_dims(ref_call *c, const batch *t, const char *indptr, const char *indices,
+                       const char *last_page_len) {
+    int64_t width = 1;
+    for (int64_t r = 0; r < t->b; r++) {
+        const int64_t pages = t->page_start[r + 1] - t->page_start[r];
+        width = pages > width ? pages : width;
+    }
+    if (ref_given(c, "block_tables"))
+        ref_give(c, "seq_lens");
+    else
+        ref_give(c, indices);
+    if (!ref_given(c, "block_tables"))
+        ref_give(c, indptr);
+    if (!ref_given(c, "seq_lens"))
+        ref_give(c, last_page_len);
+    ref_set_i64(c, "page_size", t->page_size);
+    ref_set_dim(c, "p", t->pages + ref_key(c, "spare", 2));
+    ref_set_dim(c, "n_indices", t->pages);
+    ref_set_dim(c, "m", width);
+    ref_set_dim(c, "b", t->b);
+}
+
+/* ---- values ------------------------------------------------------------------------------- */
+
+static void write_i64(ref_call *c, const char *name, int64_t index, int64_t value) {
+    ref_tensor *x = ref_values(c, name);
+    if (x && index < x->elems)
+        x->i64[index] = value;
+}
+
+/* Rows of a custom mask are full, empty, sparse or half full. */
+static int mask_bit(const ref_call *c, const batch *t, int64_t r, int64_t at) {
+    const int64_t row = at / t->kv_len[r];
+    const int64_t kind = ref_between(c, 21, (uint64_t)(t->mask_elem[r] + row), 0, 4);
+    const double share = kind == 0 ? 1 : kind == 1 ? 0 : kind == 2 ? 0.05 : 0.5;
+    return ref_uniform(c, 22, (uint64_t)(t->mask_elem[r] + at)) < share;
+}
+
+static void fill_mask(ref_call *c, const batch *t) {
+    ref_tensor *bools = ref_values(c, "custom_mask"), *bits = ref_values(c, "packed_custom_mask");
+    for (int64_t i = 0; bits && i < bits->elems; i++)
+        bits->i64[i] = 0;
+    for (int64_t r = 0; r < t->b; r++) {
+        for (int64_t at = 0; at < t->q_len[r] * t->kv_len[r]; at++) {
+            const int64_t set = mask_bit(c, t, r, at), byte = t->mask_byte[r] + at / 8;
+            if (bools && t->mask_elem[r] + at < bools->elems)
+                bools->i64[t->mask_elem[r] + at] = set;
+            if (bits && byte < bits->elems)
+                bits->i64[byte] |= set << (at % 8);
+        }
+    }
+}
+
+/* Scales between 1/2 and 3/2. */
+static void fill_scales(ref_call *c) {
+    static const char *const names[] = {"q_scale", "k_scale", "v_scale", "o_scale"};
+    for (int k = 0; k < 4; k++) {
+        ref_tensor *x = ref_values(c, names[k]);
+        for (int64_t i = 0; x && i < x->elems; i++)
+            x->f64[i] = 0.5 + ref_uniform(c, 30 + (uint64_t)k, (uint64_t)i);
+    }
+}
+
+/* Page number `index` of the batch, in a random order of the pool: p must be odd or even alike, so
+ * the order comes from sorting by drawn numbers. */
+static int64_t *page_order(const ref_call *c, int64_t pages) {
+    int64_t *order = malloc((size_t)(pages + 1) * sizeof *order);
+    for (int64_t i = 0; order && i < pages; i++)
+        order[i] = i;
+    for (int64_t i = pages - 1; order && i > 0; i--) {
+        const int64_t k = ref_between(c, 11, (uint64_t)i, 0, i), kept = order[i];
+        order[i] = order[k];
+        order[k] = kept;
+    }
+    return order;
+}
+
+static void poison(ref_tensor *x) {
+    for (int64_t i = 0; x && i < x->elems; i++)
+        x->f64[i] = NAN;
+}
+
+/* First element of a head's row on a page. */
+static int64_t page_offset(const ref_call *c, const ref_tensor *x, int64_t page, int64_t slot,
+                           int64_t head) {
+    const int64_t a = x->shape[1], b = x->shape[2], d = x->shape[3];
+    const int hnd = ref_is(c, "kv_layout", "HND");
+    return ((page * a + (hnd ? head : slot)) * b + (hnd ? slot : head)) * d;
+}
+
+/* NaN everywhere, then values of their own where a request has a key. */
+static void fill_pages(ref_call *c, const batch *t, const char *name, uint64_t stream,
+                       const int64_t *order) {
+    ref_tensor *x = ref_values(c, name);
+    if (!x || x->ndim != 4 || ref_key_text(c, "len_bench"))
+        return;
+    const int64_t heads = ref_dim(c, "h_kv"), d = x->shape[3];
+    poison(x);
+    for (int64_t r = 0; r < t->b; r++) {
+        for (int64_t j = 0; j < t->kv_len[r] * heads; j++) {
+            const int64_t key = j / heads, entry = t->page_start[r] + key / t->page_size;
+            const int64_t at = page_offset(c, x, order[entry], key % t->page_size, j % heads);
+            for (int64_t e = 0; e < d && at + d <= x->elems; e++)
+                x->f64[at + e] = ref_normal(c, stream, (uint64_t)(at + e));
+        }
+    }
+}
+
+static void fill_paged(ref_call *c, const batch *t, const char *indptr, const char *indices,
+                       const char *last_page_len) {
+    int64_t *order = page_order(c, ref_dim(c, "p"));
+    const ref_tensor *table = ref_in(c, "block_tables");
+    for (int64_t r = 0; order && r < t->b; r++) {
+        const int64_t last = t->kv_len[r] % t->page_size;
+        write_i64(c, indptr, r, t->page_start[r]);
+        write_i64(c, "seq_lens", r, t->kv_len[r]);
+        write_i64(c, last_page_len, r, last ? last : t->kv_len[r] ? t->page_size : 0);
+        for (int64_t e = t->page_start[r]; e < t->page_start[r + 1]; e++) {
+            write_i64(c, indices, e, order[e]);
+            if (table)
+                write_i64(c, "block_tables", r * table->shape[1] + e - t->page_start[r], order[e]);
+        }
+    }
+    write_i64(c, indptr, t->b, t->pages);
+    if (order) {
+        fill_pages(c, t, "k_cache", 12, order);
+        fill_pages(c, t, "v_cache", 13, order);
+    }
+    free(order);
+}
+
+/* Entries behind a request's pages in a block table are read by nobody. */
+static void fill_table_tails(ref_call *c, const batch *t) {
+    ref_tensor *table = ref_values(c, "block_tables");
+    for (int64_t r = 0; table && r < t->b; r++)
+        for (int64_t e = t->page_start[r + 1] - t->page_start[r]; e < table->shape[1]; e++)
+            table->i64[r * table->shape[1] + e] = -1;
+}
+
+/* ---- what they cost ----------------------------------------------------------------------- */
+
+static int64_t rows_of(const ref_call *c) {
+    return ref_dim(c, "n") * ref_dim(c, "h_q");
+}
+
+static int64_t longest_sum(const ref_call *c) {
+    const batch *t = ref_state(c, sizeof *t);
+    int64_t most = 0;
+    for (int64_t r = 0; r < t->b; r++)
+        most = t->kv_len[r] > most ? t->kv_len[r] : most;
+    return most + ref_dim(c, "d_qk");
+}
+
+/* Logits come out of float32 sums with an error that grows with their size, and exp passes it on;
+ * with normal data they reach about 6, with scales and fp8 values somewhat more. */
+static double logit_slack(const ref_call *c) {
+    (void)c;
+    return 2e-6;
+}
+
+static double flops_of(const ref_call *c) {
+    const batch *t = ref_state(c, sizeof *t);
+    const int causal = ref_i64(c, "causal") != 0;
+    double pairs = 0;
+    for (int64_t r = 0; r < t->b; r++) {
+        const double q = (double)t->q_len[r], k = (double)t->kv_len[r];
+        pairs += causal && k >= q ? q * (k - q) + q * (q + 1) / 2 : q * k;
+    }
+    return 2 * pairs * (double)ref_dim(c, "h_q") *
+           (double)(ref_dim(c, "d_qk") + ref_dim(c, "d_vo"));
+}
+
+static double elem_bytes(const ref_call *c, const char *tensor) {
+    const ref_tensor *x = ref_in(c, tensor);
+    return x ? bolide_dtype_of(x->dtype).bits / 8.0 : 2;
+}
+
+static double bytes_of(const ref_call *c) {
+    const batch *t = ref_state(c, sizeof *t);
+    double keys = 0;
+    for (int64_t r = 0; r < t->b; r++)
+        keys += (double)t->kv_len[r];
+    const double d = (double)(ref_dim(c, "d_qk") + ref_dim(c, "d_vo"));
+    const char *k = ref_in(c, "k_cache") ? "k_cache" : "k";
+    return keys * (double)ref_dim(c, "h_kv") * d * elem_bytes(c, k) +
+           (double)rows_of(c) * d * elem_bytes(c, "q");
+}
+
+/* ---- batch_decode ------------------------------------------------------------------------- */
+
+static place paged_place(const ref_call *c, const batch *t, int64_t r, int64_t j, int64_t head) {
+    const ref_tensor *k = ref_in(c, "k_cache"), *v = ref_in(c, "v_cache");
+    const ref_tensor *table = ref_in(c, "block_tables");
+    const ref_tensor *list = ref_in(c, "indices");
+    list = list ? list : ref_in(c, "paged_kv_indices");
+    const int64_t entry = j / t->page_size, slot = j % t->page_size;
+    const int64_t page =
+        table ? table->i64[r * table->shape[1] + entry] : list->i64[t->page_start[r] + entry];
+    return (place){page_offset(c, k, page, slot, head), page_offset(c, v, page, slot, head)};
+}
+
+static void decode_dims(ref_call *c) {
+    batch *t = ref_state(c, sizeof *t);
+    draw_lengths(c, t);
+    t->page_size = ref_key(c, "page", 8);
+    for (int64_t r = 0; r < t->b; r++)
+        t->q_len[r] = ref_i64(c, "q_len_per_req");
+    add_up(t);
+    common_dims(c, t, "head_dim", "k_cache", "v_cache");
+    paged_dims(c, t, "indptr", "indices", "last_page_len");
+    ref_set_dim(c, "n", t->q_start[t->b]);
+}
+
+static void decode_fill(ref_call *c) {
+    const batch *t = ref_state(c, sizeof *t);
+    fill_paged(c, t, "indptr", "indices", "last_page_len");
+    fill_table_tails(c, t);
+    fill_mask(c, t);
+    fill_scales(c);
+}
+
+static view paged_view(const ref_call *c) {
+    return (view){.q = ref_in(c, "q"),
+                  .k = ref_in(c, "k_cache"),
+                  .v = ref_in(c, "v_cache"),
+                  .h_q = ref_dim(c, "h_q"),
+                  .h_kv = ref_dim(c, "h_kv"),
+                  .d_qk = ref_dim(c, "d_qk"),
+                  .d_vo = ref_dim(c, "d_vo"),
+                  .at = paged_place};
+}
+
+static void decode_ref(const ref_call *c, int64_t row) {
+    const view w = paged_view(c);
+    attend_row(c, &w, row);
+}
+
+const ref_op ref_batch_decode = {.name = "batch_decode",
+                                 .defaults = "page=8",
+                                 .keys = "len max page d b h_q h_kv d_qk d_vo spare",
+                                 .dims = decode_dims,
+                                 .fill = decode_fill,
+                                 .rows = rows_of,
+                                 .ref = decode_ref,
+                                 .reduction = longest_sum,
+                                 .slack = logit_slack,
+                                 .bytes = bytes_of,
+                                 .flops = flops_of};
