@@ -17,8 +17,8 @@ static const char *const mm_block_quant_cases[] = {
     "mm_block_quant m=2 n=3 k=0 bias=f32 format=q4_1,f32",
     "mm_block_quant m=2 n=3 k=0 bias=f32 format=q4_0 compute=int8",
     "mm_block_quant m=1,5 input.pad=3 weight.pad=7 weight.offset=1 out.pad=2 format=f32,q4_1",
-    "mm_block_quant m=1,5 input=f16 input.pad=5 weight.pad=1 weight.offset=3 out.pad=9 format=q8_0 "
-    "compute=int8",
+    "mm_block_quant m=1,5 input=f16 input.pad=5 weight.pad=1 weight.offset=3 out.pad=9 "
+    "format=q8_0 compute=int8",
     "mm_block_quant m=1,5 input.stride0=0 format=q4_1 compute=f32,int8",
     "mm_block_quant m=1,40 k=256 input.values=nan,inf,mix,zero,tiny format=q4_1 compute=f32,int8",
     "mm_block_quant m=1,6 n=40 scale=zero,inf,nan format=q4_0,q4_1,q8_0 compute=f32,int8",

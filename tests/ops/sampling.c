@@ -80,6 +80,58 @@ static const char *const sampling_from_logits_cases[] = {
 };
 BOLIDE_TEST(sampling_from_logits, sampling_from_logits_cases);
 
+static const char *const softmax_cases[] = {
+    "softmax n=0,1,7 v=0,1,2,15,16,17,100,1025 logits=f16,bf16,f32",
+    "softmax v=5000 n=40 kind=mixed temperature=tensor logits=bf16,f32",
+    "softmax v=300 n=7 kind=mixed temperature=0,-1,0.5,1e-30,1e30,inf logits=f16,f32",
+    "softmax v=300 n=7 kind=mixed out=logits logits=f32 logits.pad=9",
+    "softmax v=300 n=9 temperature.shape=1 logits.pad=3 out.pad=5 logits=bf16",
+    "softmax v=128256 n=2 peak=1,20 logits=bf16,f32",
+    "softmax v=64 n=20 kind=inf logits=f16,f32 temperature=0,1",
+};
+BOLIDE_TEST(softmax, softmax_cases);
+
+static const char *const top_p_renorm_probs_cases[] = {
+    "top_p_renorm_probs n=0,1,7 v=0,1,2,17,100,1025 probs=f16,bf16,f32",
+    "top_p_renorm_probs v=5000 n=70 kind=mixed top_p=tensor",
+    "top_p_renorm_probs v=300 n=70 kind=mixed top_p=tensor probs=f16,bf16",
+    "top_p_renorm_probs v=300 n=7 kind=mixed top_p=0.6 out=probs probs.pad=9",
+    "top_p_renorm_probs v=300 n=9 top_p.shape=1 probs.pad=3 out.pad=5 probs=bf16",
+    "top_p_renorm_probs v=128256 n=2 peak=1,3 top_p=0.9",
+    "top_p_renorm_probs v=50 n=9 kind=inf,raw top_p=0.5,1",
+};
+BOLIDE_TEST(top_p_renorm_probs, top_p_renorm_probs_cases);
+
+static const char *const top_k_renorm_probs_cases[] = {
+    "top_k_renorm_probs n=0,1,7 v=0,1,2,17,100,1025 top_k=0,1,16,5000 probs=f16,bf16,f32",
+    "top_k_renorm_probs v=5000 n=70 kind=mixed top_k.dtype=i32,i64",
+    "top_k_renorm_probs v=300 n=7 kind=mixed top_k=20 out=probs probs.pad=9",
+    "top_k_renorm_probs v=128256 n=2 peak=1,3 top_k=50,50000 probs=bf16,f32",
+};
+BOLIDE_TEST(top_k_renorm_probs, top_k_renorm_probs_cases);
+
+static const char *const top_k_mask_logits_cases[] = {
+    "top_k_mask_logits n=0,1,7 v=0,1,2,17,100,1025 top_k=0,1,16,5000 logits=f16,bf16,f32",
+    "top_k_mask_logits v=5000 n=70 kind=mixed top_k.dtype=i32,i64 logits=f16,f32",
+    "top_k_mask_logits v=300 n=7 kind=mixed top_k=20 out=logits logits.pad=9",
+    "top_k_mask_logits v=300 n=7 kind=inf top_k=1,2,3 logits=f16,f32",
+    "top_k_mask_logits v=128256 n=2 peak=1,3 top_k=50,50000 logits=bf16,f32",
+};
+BOLIDE_TEST(top_k_mask_logits, top_k_mask_logits_cases);
+
+static const char *const chain_speculative_sampling_cases[] = {
+    "chain_speculative_sampling b=0,1,9 n=0,1,5 v=1,2,17,100,1025 draft_token_ids=i32,i64",
+    "chain_speculative_sampling b=40 n=4 v=30 close=0.9,0.5,0 "
+    "maybe_output_accepted_token_num=given maybe_output_emitted_draft_token_num=given",
+    "chain_speculative_sampling b=40 n=4 v=30 outside=3 maybe_output_accepted_token_num=given",
+    "chain_speculative_sampling b=40 n=3 v=50 kind=mixed seed.dtype=i64 offset.dtype=u64 "
+    "maybe_output_emitted_draft_token_num=given",
+    "chain_speculative_sampling b=6 n=3 v=50 draft_probs.pad=3 target_probs.pad=5 "
+    "target_probs.order=1:0:2 draft_token_ids.pad=2 output_token_ids.pad=4",
+    "chain_speculative_sampling b=2 n=3 v=128256",
+};
+BOLIDE_TEST(chain_speculative_sampling, chain_speculative_sampling_cases);
+
 /* Published vectors of the generator (Random123), so that reference and library cannot be wrong
  * together. */
 static void philox_vectors(unit *u) {

@@ -38,6 +38,10 @@ typedef struct unit {
     block_view view;
     uint64_t visible[TILE_ROWS_MAX];
     const char *k[BLOCK], *v[BLOCK]; /* of the head at hand */
+    /* the block after it, for the unit's first head */
+    int next_n;
+    const char *next_k[BLOCK], *next_v[BLOCK];
+    read_ahead ahead_k, ahead_v;
 } unit;
 
 static int64_t pad16(int64_t x) {
@@ -209,31 +213,69 @@ static void load_queries(unit *u, int64_t i) {
 
 /* ---- a block ------------------------------------------------------------------------------ */
 
-/* Addresses of the block's keys and values for the unit's first head. */
-static void find_block(unit *u) {
+/* Addresses of n keys and values from `key` on, for the unit's first head. */
+static void find_block(const unit *u, int64_t key, int n, const char **to_k, const char **to_v) {
     const bolide__attention_params *p = u->p;
     const bolide__attention_request *request = u->place.request;
     const char *k = dtype_at(p->k, p->kv_dtype, u->head * p->k_h);
     const char *v = dtype_at(p->v, p->kv_dtype, u->head * p->v_h);
     const int64_t bytes = dtype_bytes(p->kv_dtype);
     if (!p->indices) {
-        for (int j = 0; j < u->n; j++) {
-            u->k[j] = k + (request->kv_start + u->key + j) * p->k_n * bytes;
-            u->v[j] = v + (request->v_start + u->key + j) * p->v_n * bytes;
+        for (int j = 0; j < n; j++) {
+            to_k[j] = k + (request->kv_start + key + j) * p->k_n * bytes;
+            to_v[j] = v + (request->v_start + key + j) * p->v_n * bytes;
         }
         return;
     }
     const int64_t start =
         p->table_row ? u->place.request_index * p->table_row : (int64_t)request->kv_start;
     const int32_t *list = p->indices + start;
-    int64_t entry = u->key / p->page_size, in_page = u->key % p->page_size;
-    for (int j = 0; j < u->n;) {
+    int64_t entry = key / p->page_size, in_page = key % p->page_size;
+    for (int j = 0; j < n;) {
         const int64_t page = list[entry++];
-        for (; j < u->n && in_page < p->page_size; j++, in_page++) {
-            u->k[j] = k + (page * p->k_page + in_page * p->k_n) * bytes;
-            u->v[j] = v + (page * p->v_page + in_page * p->v_n) * bytes;
+        for (; j < n && in_page < p->page_size; j++, in_page++) {
+            to_k[j] = k + (page * p->k_page + in_page * p->k_n) * bytes;
+            to_v[j] = v + (page * p->v_page + in_page * p->v_n) * bytes;
         }
         in_page = 0;
+    }
+}
+
+/* The block at hand becomes the one that was next, and the next one is looked up. */
+static void step_block(unit *u, int64_t key) {
+    const int64_t end = u->item->kv_end;
+    u->key = key;
+    if (key == u->item->kv_begin) {
+        u->n = end - key < BLOCK ? (int)(end - key) : BLOCK;
+        find_block(u, key, u->n, u->k, u->v);
+    } else {
+        u->n = u->next_n;
+        memcpy(u->k, u->next_k, sizeof u->k);
+        memcpy(u->v, u->next_v, sizeof u->v);
+    }
+    const int64_t left = end - key - u->n;
+    u->next_n = left < BLOCK ? (int)left : BLOCK;
+    find_block(u, key + u->n, u->next_n, u->next_k, u->next_v);
+}
+
+/* While head i is computed, one share of the next block is fetched: its rows in the order (key,
+ * head), which is that of memory when heads lie inside tokens. */
+static void look_ahead(unit *u, int64_t i, int64_t k_step, int64_t v_step) {
+    const bolide__attention_params *p = u->p;
+    const int64_t bytes = dtype_bytes(p->kv_dtype);
+    const bool whole = u->dot && u->next_n == BLOCK;
+    u->ahead_k.bytes = whole ? p->d_qk * bytes : 0;
+    u->ahead_v.bytes = whole ? p->d_vo * bytes : 0;
+    if (!whole)
+        return;
+    int64_t key = i * BLOCK / u->heads, head = i * BLOCK % u->heads;
+    for (int j = 0; j < BLOCK; j++) {
+        u->ahead_k.row[j] = u->next_k[key] + head * k_step;
+        u->ahead_v.row[j] = u->next_v[key] + head * v_step;
+        if (++head == u->heads) {
+            head = 0;
+            key++;
+        }
     }
 }
 
@@ -268,7 +310,8 @@ static void block_scores(unit *u, int64_t i) {
         rotate_keys(u);
     }
     if (u->dot) {
-        dot_all_scores(dot_kernels_of(dtype), u->k, u->n, q, u->dq, p->d_qk, rows, u->scores);
+        dot_all_scores(dot_kernels_of(dtype), u->k, u->n, q, u->dq, p->d_qk, rows, u->scores,
+                       &u->ahead_k);
     } else {
         key_packer(dtype)(u->k, u->n, p->d_qk, u->keys);
         for (int64_t r = 0; r < rows;) {
@@ -357,6 +400,7 @@ static bool any_nonfinite(const unit *u) {
 static void careful_values(unit *u, const float *alpha, float *o) {
     const bolide__attention_params *p = u->p;
     const dot_kernels *kernels = dot_kernels_of(p->kv_dtype);
+    static const read_ahead nothing = {.bytes = 0};
     for (int64_t r = 0; r < u->place.rows; r++) {
         const char *v[BLOCK];
         float weights[BLOCK];
@@ -367,7 +411,7 @@ static void careful_values(unit *u, const float *alpha, float *o) {
                 weights[n++] = u->scores[r * BLOCK + j];
             }
         }
-        kernels->values[0](v, n, weights, alpha + r, o + r * u->dv, u->dv, p->d_vo);
+        kernels->values[0](v, n, weights, alpha + r, o + r * u->dv, u->dv, p->d_vo, &nothing);
     }
 }
 
@@ -381,7 +425,7 @@ static void block_values(unit *u, int64_t i, const float *alpha) {
     }
     if (u->dot) {
         dot_all_values(dot_kernels_of(p->kv_dtype), u->v, u->n, u->scores, alpha, o, u->dv, p->d_vo,
-                       rows);
+                       rows, &u->ahead_v);
         return;
     }
     value_packer(p->kv_dtype)(u->v, u->n, p->d_vo, u->values);
@@ -400,7 +444,6 @@ static void run_block(unit *u) {
     u->view = look(&u->place, u->key, u->n, u->visible);
     if (u->view == VIEW_NONE)
         return;
-    find_block(u);
     if (p->flags & BOLIDE__ATTN_ROPE) {
         const int64_t step = pad16(p->d_qk / 2);
         for (int j = 0; j < u->n; j++)
@@ -411,6 +454,7 @@ static void run_block(unit *u) {
         float alpha[TILE_ROWS_MAX];
         if (i > 0)
             next_head(u, p->k_h * bytes, p->v_h * bytes);
+        look_ahead(u, i, p->k_h * bytes, p->v_h * bytes);
         block_scores(u, i);
         for (int64_t r = 0; r < u->place.rows; r++)
             alpha[r] = soften_row(u, i, r);
@@ -499,9 +543,7 @@ static void run_unit(unit *u, int64_t index) {
     for (int64_t i = 0; i < u->heads; i++)
         load_queries(u, i);
     for (int64_t key = u->item->kv_begin; key < u->item->kv_end; key += BLOCK) {
-        const int64_t left = u->item->kv_end - key;
-        u->key = key;
-        u->n = left < BLOCK ? (int)left : BLOCK;
+        step_block(u, key);
         run_block(u);
     }
     finish_unit(u);

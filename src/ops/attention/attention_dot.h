@@ -11,6 +11,20 @@
 
 enum { BLOCK = 64 }; /* keys of a block, and the row stride of scores */
 
+/* Rows that will be read next, in the order of their addresses: fetched while this block is
+ * computed, so that memory never waits for arithmetic. */
+typedef struct read_ahead {
+    const char *row[BLOCK];
+    int64_t bytes; /* of a row; 0: nothing to fetch */
+} read_ahead;
+
+BOLIDE_INLINE void fetch_rows(const read_ahead *ahead, int64_t first, int64_t end) {
+    for (int64_t j = first; j < end; j++) {
+        for (int64_t i = 0; i < ahead->bytes; i += 64)
+            __builtin_prefetch(ahead->row[j] + i);
+    }
+}
+
 /* scores[r * BLOCK + j] = q[r] . k[j] for `rows` rows of q, keys_at_once keys at a time. */
 BOLIDE_INLINE void dot_keys(int rows, int keys_at_once, int64_t dtype, const char *const *k,
                             const float *q, int64_t q_stride, int64_t d, float *scores) {
@@ -47,10 +61,13 @@ BOLIDE_INLINE void dot_keys(int rows, int keys_at_once, int64_t dtype, const cha
 }
 
 BOLIDE_INLINE void dot_scores(int rows, int64_t dtype, const char *const *k, int n, const float *q,
-                              int64_t q_stride, int64_t d, float *scores) {
+                              int64_t q_stride, int64_t d, float *scores, const read_ahead *ahead) {
+    const int at_once = BOLIDE_SIMD_512 || rows < 4 ? 2 : 1; /* as many sums as registers hold */
     int j = 0;
-    for (; j + 2 <= n; j += 2)
-        dot_keys(rows, 2, dtype, k + j, q, q_stride, d, scores + j);
+    for (; j + at_once <= n; j += at_once) {
+        fetch_rows(ahead, j, ahead->bytes ? j + at_once : j);
+        dot_keys(rows, at_once, dtype, k + j, q, q_stride, d, scores + j);
+    }
     if (j < n)
         dot_keys(rows, 1, dtype, k + j, q, q_stride, d, scores + j);
 }
@@ -89,12 +106,16 @@ BOLIDE_INLINE void dot_columns(int rows, int chunks, int64_t dtype, const char *
 
 BOLIDE_INLINE void dot_values(int rows, int64_t dtype, const char *const *v, int n,
                               const float *weights, const float *alpha, float *o, int64_t o_stride,
-                              int64_t d) {
+                              int64_t d, const read_ahead *ahead) {
     const int at_once = 4 / rows * (BOLIDE_SIMD_512 && rows > 1 ? 2 : 1);
     const int64_t whole = d & ~(int64_t)15;
+    const int64_t steps = whole / (16 * at_once);
     int64_t c = 0;
-    for (; c + 16 * at_once <= whole; c += 16 * at_once)
+    for (int64_t step = 0; step < steps; step++, c += 16 * at_once) {
+        if (ahead->bytes)
+            fetch_rows(ahead, n * step / steps, n * (step + 1) / steps);
         dot_columns(rows, at_once, dtype, v, n, weights, alpha, o, o_stride, c, 16);
+    }
     for (; c < whole; c += 16)
         dot_columns(rows, 1, dtype, v, n, weights, alpha, o, o_stride, c, 16);
     if (whole < d)
@@ -104,19 +125,20 @@ BOLIDE_INLINE void dot_values(int rows, int64_t dtype, const char *const *v, int
 /* ---- instances ---------------------------------------------------------------------------- */
 
 typedef void dot_scores_fn(const char *const *k, int n, const float *q, int64_t q_stride, int64_t d,
-                           float *scores);
+                           float *scores, const read_ahead *ahead);
 typedef void dot_values_fn(const char *const *v, int n, const float *weights, const float *alpha,
-                           float *o, int64_t o_stride, int64_t d);
+                           float *o, int64_t o_stride, int64_t d, const read_ahead *ahead);
 
 #define DOT_INSTANCES(name, dtype, rows)                                                           \
     static void scores_##name##_##rows(const char *const *k, int n, const float *q,                \
-                                       int64_t q_stride, int64_t d, float *scores) {               \
-        dot_scores(rows, dtype, k, n, q, q_stride, d, scores);                                     \
+                                       int64_t q_stride, int64_t d, float *scores,                 \
+                                       const read_ahead *ahead) {                                  \
+        dot_scores(rows, dtype, k, n, q, q_stride, d, scores, ahead);                              \
     }                                                                                              \
     static void values_##name##_##rows(const char *const *v, int n, const float *weights,          \
-                                       const float *alpha, float *o, int64_t o_stride,             \
-                                       int64_t d) {                                                \
-        dot_values(rows, dtype, v, n, weights, alpha, o, o_stride, d);                             \
+                                       const float *alpha, float *o, int64_t o_stride, int64_t d,  \
+                                       const read_ahead *ahead) {                                  \
+        dot_values(rows, dtype, v, n, weights, alpha, o, o_stride, d, ahead);                      \
     }
 #define DOT_ROWS(name, dtype)                                                                      \
     DOT_INSTANCES(name, dtype, 1)                                                                  \
@@ -159,21 +181,27 @@ BOLIDE_INLINE int dot_step(int64_t rows) {
     return rows >= 4 ? 2 : rows >= 2 ? 1 : 0;
 }
 
+/* The first group of rows reads ahead; by the next one everything is under way. */
 static void dot_all_scores(const dot_kernels *kernels, const char *const *k, int n, const float *q,
-                           int64_t q_stride, int64_t d, int64_t rows, float *scores) {
+                           int64_t q_stride, int64_t d, int64_t rows, float *scores,
+                           const read_ahead *ahead) {
+    static const read_ahead nothing = {.bytes = 0};
     for (int64_t r = 0; r < rows;) {
         const int step = dot_step(rows - r);
-        kernels->scores[step](k, n, q + r * q_stride, q_stride, d, scores + r * BLOCK);
+        kernels->scores[step](k, n, q + r * q_stride, q_stride, d, scores + r * BLOCK,
+                              r ? &nothing : ahead);
         r += (int64_t)1 << step;
     }
 }
 
 static void dot_all_values(const dot_kernels *kernels, const char *const *v, int n,
                            const float *weights, const float *alpha, float *o, int64_t o_stride,
-                           int64_t d, int64_t rows) {
+                           int64_t d, int64_t rows, const read_ahead *ahead) {
+    static const read_ahead nothing = {.bytes = 0};
     for (int64_t r = 0; r < rows;) {
         const int step = dot_step(rows - r);
-        kernels->values[step](v, n, weights + r * BLOCK, alpha + r, o + r * o_stride, o_stride, d);
+        kernels->values[step](v, n, weights + r * BLOCK, alpha + r, o + r * o_stride, o_stride, d,
+                              r ? &nothing : ahead);
         r += (int64_t)1 << step;
     }
 }

@@ -65,7 +65,7 @@ typedef struct bolide__int8_params {
 enum { BOLIDE__INT8_ROWS = 128, BOLIDE__INT8_COLS = 16 };
 
 /* Bytes of a block of 32 numbers. */
-static inline int64_t bolide__block_bytes(int64_t format) {
+static inline int64_t bolide__weight_block_bytes(int64_t format) {
     switch (format) {
     case BOLIDE_WEIGHT_Q4_0:
         return 18;

@@ -62,7 +62,7 @@ BOLIDE_INLINE int64_t dense_dtype(int64_t format) {
  * once whether or not the instruction set fuses. */
 BOLIDE_INLINE void widen_weights(const uint8_t *row, int64_t k, int64_t count, int64_t format,
                                  f32x16 to[2]) {
-    const uint8_t *block = row + k / BLOCK_SIZE * bolide__block_bytes(format);
+    const uint8_t *block = row + k / BLOCK_SIZE * bolide__weight_block_bytes(format);
     if (format == BOLIDE_WEIGHT_Q4_0 || format == BOLIDE_WEIGHT_Q4_1) {
         const bool has_min = format == BOLIDE_WEIGHT_Q4_1;
         const f32x16 d = f16_broadcast(block);

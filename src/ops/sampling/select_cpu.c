@@ -276,9 +276,12 @@ static uint32_t descend(selector *s, select_row r, key_range k, bin_kind kind, t
                         tally *above, tally *in) {
     for (;;) {
         const uint32_t base = k.base + ((uint32_t)i << k.shift);
+        const uint32_t end = base + (((uint32_t)1 << k.shift) - 1);
+        const uint32_t first =
+            base > k.first ? base : k.first; /* the range may begin inside a bin */
         if (k.shift == 0 || (kind != BIN_EXP && in->count == 1))
-            return base;
-        k = range_of(base, base + (((uint32_t)1 << k.shift) - 1));
+            return first;
+        k = range_of(first, end < k.last ? end : k.last);
         tally over;
         set_aside(s, &r, &k, BIN_COUNT, &over);
         run_pass(s, &r, &k, kind);
