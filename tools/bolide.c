@@ -19,6 +19,10 @@ static const struct {
     {"check", command_check,
      "check PROBLEM... [--backend cpu|cuda] [--isa NAME|all] [--seed N] [--threads N]",
      "compare with the float64 reference; exit 1 on a mismatch"},
+    {"bench", command_bench,
+     "bench PROBLEM... [--json] [--backend cpu|cuda] [--isa NAME] [--threads N] [--seconds S]",
+     "time, bytes, operations, share of what the machine can do"},
+    {"doctor", command_doctor, "doctor [--json]", "what of this machine Bolide can use"},
 };
 
 enum { COMMANDS = sizeof commands / sizeof commands[0] };

@@ -331,6 +331,11 @@ static int is_explicit(const ref_call *c, const char *name) {
 }
 
 void ref_set_dim(ref_call *c, const char *name, int64_t value) {
+    if (!is_explicit(c, name))
+        case_set_dim(c, name, value);
+}
+
+void ref_fix_dim(ref_call *c, const char *name, int64_t value) {
     int64_t given;
     const char *text = problem_get(&c->p, name);
     if (text && problem_int(text, &given) && given != value)

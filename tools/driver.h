@@ -94,6 +94,9 @@ typedef struct ref_call {
     char error[DRIVER_ERROR];
 } driver_case;
 
+/* Bytes of all tensors that a case may take; 0: three quarters of the machine's memory. */
+extern int64_t driver_memory_limit;
+
 /* Realises a problem in host memory; NULL with a sentence in error (DRIVER_ERROR bytes). */
 driver_case *driver_case_make(const problem *p, uint64_t seed, char *error);
 void driver_case_free(driver_case *c);

@@ -14,5 +14,6 @@
 #include <bolide/quant.h>
 #include <bolide/rope.h>
 #include <bolide/sampling.h>
+#include <bolide/topk.h>
 
 #endif
