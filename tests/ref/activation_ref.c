@@ -37,7 +37,7 @@ static double held(double v, int64_t dtype, int bounded) {
  * infinity may be NaN instead. */
 static void put(ref_tensor *y, int64_t i, double gate, double up, double factor, int bounded) {
     y->f64[i] = held(gate * up * factor, y->dtype, bounded);
-    if (isinf(up) && fabs(gate) < FLT_MIN)
+    if (isinf(up) && gate != 0 && fabs(gate) < FLT_MIN)
         ref_any(y, i);
 }
 
