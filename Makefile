@@ -13,7 +13,7 @@ BUILD_NEEDS := compiler c++ cmake pkg-config python3
 # $(call build,PRESET,FOLDER): configures once, then builds.
 build = { test -f $(2)/Makefile || cmake --preset $(1); } && cmake --build $(2) --parallel $(JOBS)
 
-.PHONY: all help python run test check check-san check-full check-isa check-gpu bench bench-gpu fuzz tables \
+.PHONY: all help python run test gate check check-san check-full check-isa check-gpu bench bench-gpu fuzz tables \
 	format format-check lint clang-build install clean
 
 all: ## build the libraries and the tool in build/
@@ -47,7 +47,10 @@ clang-build: ## build all with clang, warnings are errors
 	@$(SETUP) $(BUILD_NEEDS) clang
 	@$(call build,clang,build/clang)
 
-check: format-check lint test ## before a commit: format, lint, tests with gcc and clang
+gate: all python ## compile the GPU kernels for every target, without a GPU
+	@tools/gate.sh
+
+check: format-check lint test gate ## before a commit: format, lint, tests with gcc and clang
 	@$(MAKE) clang-build
 	@tests/run.sh build/clang $(CTEST)
 
