@@ -76,7 +76,7 @@ static int measure_ceilings(bencher *b) {
     if (b->c->device == BOLIDE_CUDA)
         return machine_cuda_ceilings(b->options.ctx, &b->options.cache, &b->roofline);
     b->options.cache = roofline_cache();
-    return roofline_cpu(b->options.ctx, b->options.cache, &b->roofline);
+    return roofline_cpu(b->options.ctx, &b->roofline);
 }
 
 static int bench_all(bencher *b) {

@@ -12,9 +12,9 @@ typedef struct roofline {
     double flops;      /* a second; 0: not measured */
 } roofline;
 
-/* On the CPU: the threads of the context, the instruction set in force. `cache` is the size of the
- * last cache; the buffer that is read has four times that. 0, or -1 when memory is short. */
-int roofline_cpu(const bolide_context *ctx, int64_t cache, roofline *out);
+/* On the CPU: the threads of the context, the instruction set in force. 0, or -1 when memory is
+ * short. */
+int roofline_cpu(const bolide_context *ctx, roofline *out);
 
 /* Bytes of the last cache of the CPU. */
 int64_t roofline_cache(void);

@@ -12,5 +12,6 @@
 #include <bolide/page.h>
 #include <bolide/rope.h>
 #include <bolide/sampling.h>
+#include <bolide/topk.h>
 
 #endif

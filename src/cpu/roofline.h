@@ -1,25 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a CPU can do at most, as loops that do nothing else: reading memory and fused multiply-adds
-// in f32. `bolide bench` times them under the instruction set in force; operators do not use them.
+// What this machine can do, measured: the ceilings that `bolide bench` sets results against. Each
+// call takes about half a second on the threads of the context.
 
 #ifndef BOLIDE_CPU_ROOFLINE_H
 #define BOLIDE_CPU_ROOFLINE_H
 
-#include "cpu/cpu.h"
+#include <bolide/core.h>
 
-enum {
-    BOLIDE__ROOFLINE_BLOCK = 65536,         /* floats that an item of the read loop reads */
-    BOLIDE__ROOFLINE_FLOPS = 24 * 32 * 4096 /* operations of an item of the multiply-add loop */
-};
+/* Bytes a second of reading a buffer of four times the last cache (256 MiB to 2 GiB), the best of
+ * several passes; 0 if there is no memory for it. */
+double bolide__roofline_read(const bolide_context *ctx);
 
-/* Both take a bolide__roofline; items are blocks of the buffer, or units of work. */
-typedef struct bolide__roofline {
-    const float *buffer; /* of the read loop */
-    float *sink;         /* one element a worker, so that no loop can be left out */
-} bolide__roofline;
-
-BOLIDE_CPU_KERNEL(roofline_read, (void *arg, int64_t begin, int64_t end, int worker));
-BOLIDE_CPU_KERNEL(roofline_fma, (void *arg, int64_t begin, int64_t end, int worker));
+/* f32 operations a second of independent FMA chains (two operations each) on the instruction set
+ * in force; of multiply and add on baseline. */
+double bolide__roofline_fma(const bolide_context *ctx);
 
 #endif

@@ -124,6 +124,8 @@ typedef enum bolide__topk_form {
     BOLIDE__TOPK_RAGGED /* plus the row's offset */
 } bolide__topk_form;
 
+enum { BOLIDE__TIE_LARGE = 2 }; /* bolide_topk_tie_break; the others take the lowest indices */
+
 /* Top-k of a window of each row. Windows are clamped to the row; slots behind the last candidate
  * get index -1 and value -inf. */
 typedef struct bolide__topk_params {

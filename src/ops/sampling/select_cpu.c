@@ -211,6 +211,7 @@ static int walk(const selector *s, const key_range *k, bin_kind kind, target t, 
             return i;
         *above = sum;
     }
+    *in = (tally){0, 0};
     return -1;
 }
 
@@ -373,8 +374,9 @@ float select_by_count(selector *s, const select_row *r, int64_t k, float floor, 
                       int64_t *ties) {
     tally over, in;
     const target t = {(double)k, false};
-    const uint32_t key =
-        find(s, r, BIN_COUNT, t, guess(s, r, BIN_COUNT, t, floor), floor, &over, &in);
+    const key_range k_range = floor > -INFINITY ? range_of(value_key(floor), KEY_PLUS_INF)
+                                                : guess(s, r, BIN_COUNT, t, floor);
+    const uint32_t key = find(s, r, BIN_COUNT, t, k_range, floor, &over, &in);
     *above = (int64_t)over.count;
     *ties = (int64_t)in.count;
     return key ? key_value(key) : floor;

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the files of the micro-kernels share: the names of the entries of each instruction set, and
+// the switch from a dtype at run time to one that is a constant.
+
+#ifndef BOLIDE_CPU_MICROKERNEL_INTERNAL_H
+#define BOLIDE_CPU_MICROKERNEL_INTERNAL_H
+
+#include "cpu/microkernel.h"
+
+/* do_it(d) with the constant d equal to dtype. */
+#define BOLIDE__EACH_DTYPE(dtype, do_it)                                                           \
+    switch (dtype) {                                                                               \
+    case BOLIDE_F16:                                                                               \
+        do_it(BOLIDE_F16);                                                                         \
+        break;                                                                                     \
+    case BOLIDE_BF16:                                                                              \
+        do_it(BOLIDE_BF16);                                                                        \
+        break;                                                                                     \
+    case BOLIDE_F8_E4M3FN:                                                                         \
+        do_it(BOLIDE_F8_E4M3FN);                                                                   \
+        break;                                                                                     \
+    case BOLIDE_F8_E5M2:                                                                           \
+        do_it(BOLIDE_F8_E5M2);                                                                     \
+        break;                                                                                     \
+    default:                                                                                       \
+        do_it(BOLIDE_F32);                                                                         \
+        break;                                                                                     \
+    }
+
+#define BOLIDE__ENTRIES(isa)                                                                       \
+    extern const bolide__gemm_kernel bolide__gemm_f32_entry_##isa;                                 \
+    extern const bolide__quant_kernel bolide__quant_entry_##isa;                                   \
+    bolide__dot_fn bolide__dot_rows_##isa;                                                         \
+    bolide__widen_fn bolide__widen_row_##isa
+
+BOLIDE__ENTRIES(baseline);
+#if defined(__x86_64__)
+BOLIDE__ENTRIES(avx2);
+BOLIDE__ENTRIES(emu512);
+BOLIDE__ENTRIES(avx512);
+/* Units beside the base set, compiled with AVX-512 only. */
+extern const bolide__gemm_kernel bolide__gemm_bf16_entry_avx512;
+extern const bolide__gemm_kernel bolide__gemm_amx_entry_avx512;
+extern const bolide__quant_kernel bolide__quant_vnni_entry_avx512;
+#endif
+
+#endif
