@@ -22,6 +22,9 @@ static const struct {
     {"bench", command_bench,
      "bench PROBLEM... [--json] [--backend cpu|cuda] [--isa NAME] [--threads N] [--seconds S]",
      "time, bytes, operations, share of what the machine can do"},
+    {"compile", command_compile, "compile PROBLEM... [--arch sm_90a] [--threads N]",
+     "compile kernels into the cache ahead of their first call"},
+    {"cache", command_cache, "cache list|verify|clear", "the compiled kernels on disk"},
     {"doctor", command_doctor, "doctor [--json]", "what of this machine Bolide can use"},
 };
 
