@@ -26,6 +26,10 @@ static const struct {
      "compile kernels into the cache ahead of their first call"},
     {"cache", command_cache, "cache list|verify|clear", "the compiled kernels on disk"},
     {"doctor", command_doctor, "doctor [--json]", "what of this machine Bolide can use"},
+    {"compile", command_compile, "compile PROBLEM... [--arch sm_90a|compute_80|...] [--threads N]",
+     "compile the GPU kernels of problems into the cache; a GPU is needed only without --arch"},
+    {"cache", command_cache, "cache list|verify|clear",
+     "show, check or empty the cache of compiled kernels"},
 };
 
 enum { COMMANDS = sizeof commands / sizeof commands[0] };

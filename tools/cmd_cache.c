@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `bolide cache list|verify|clear`: the compiled kernels on disk.
+// `bolide cache list|verify|clear`: the folder of compiled kernels.
 
 #include <stdio.h>
 #include <string.h>
@@ -8,19 +8,29 @@
 #include "command.h"
 #include "cuda/cache.h"
 
-typedef struct listing {
-    int quiet; /* only what is not sound */
-    int64_t files, bytes, unsound;
-} listing;
+typedef struct totals {
+    int64_t bytes, torn, left_over;
+} totals;
 
-static void visit(void *arg, const bolide__cache_file *f) {
-    listing *l = arg;
-    const char *state = f->left_over ? "left over" : f->sound ? "" : "not sound";
-    l->files++;
-    l->bytes += f->bytes;
-    l->unsound += !f->sound || f->left_over;
-    if (!l->quiet || *state)
-        printf("%-12s %-64s %9lld  %s\n", f->target, f->name, (long long)f->bytes, state);
+static void add(totals *t, const bolide__cache_file *file) {
+    t->bytes += file->bytes;
+    t->torn += !file->sound && !file->left_over;
+    t->left_over += file->left_over;
+}
+
+static void list(void *user, const bolide__cache_file *file) {
+    add(user, file);
+    printf("%-10s %8lld  %s%s\n", file->target, (long long)file->bytes, file->name,
+           file->left_over ? "  (left by a process that died)"
+           : file->sound   ? ""
+                           : "  (torn or foreign)");
+}
+
+static void verify(void *user, const bolide__cache_file *file) {
+    add(user, file);
+    if (!file->sound)
+        printf("%s: %s\n", file->path,
+               file->left_over ? "left by a process that died" : "torn or foreign");
 }
 
 int command_cache(int argc, char **argv) {
@@ -28,27 +38,28 @@ int command_cache(int argc, char **argv) {
     if (command_read(&c, "cache", 0, argc, argv))
         return 2;
     const char *what = c.word_count == 1 ? c.word[0] : "";
-    const int clear = !strcmp(what, "clear"), verify = !strcmp(what, "verify");
-    if (!clear && !verify && strcmp(what, "list") != 0) {
-        (void)fprintf(stderr, "bolide cache: expected list, verify or clear\n");
-        return 2;
-    }
     const char *dir = bolide__cache_dir();
     if (!dir) {
-        printf("no cache on disk: neither BOLIDE_CACHE_DIR nor HOME is set\n");
-        return 0;
+        (void)fprintf(stderr, "bolide cache: there is none: set BOLIDE_CACHE_DIR or HOME\n");
+        return 1;
     }
-    if (clear) {
+    if (!strcmp(what, "list") || !strcmp(what, "verify")) {
+        totals t = {0};
+        const int64_t files = bolide__cache_walk(dir, what[0] == 'l' ? list : verify, &t);
+        printf("%s: %lld files, %lld KiB, %lld torn or foreign, %lld left over\n", dir,
+               (long long)files, (long long)(t.bytes >> 10), (long long)t.torn,
+               (long long)t.left_over);
+        return what[0] == 'v' && t.torn > 0;
+    }
+    if (!strcmp(what, "clear")) {
         int64_t removed = 0;
-        const int64_t left = bolide__cache_clear(dir, &removed);
+        const int64_t failed = bolide__cache_clear(dir, &removed);
         printf("%s: %lld files removed\n", dir, (long long)removed);
-        if (left)
-            (void)fprintf(stderr, "bolide cache: %lld could not be removed\n", (long long)left);
-        return left != 0;
+        if (failed)
+            (void)fprintf(stderr, "bolide cache: %lld files could not be removed\n",
+                          (long long)failed);
+        return failed > 0;
     }
-    listing l = {.quiet = verify};
-    (void)bolide__cache_walk(dir, visit, &l);
-    printf("%s: %lld files, %lld KiB, %lld not sound\n", dir, (long long)l.files,
-           (long long)(l.bytes >> 10), (long long)l.unsound);
-    return verify && l.unsound;
+    (void)fprintf(stderr, "bolide cache: expected list, verify or clear\n");
+    return 2;
 }

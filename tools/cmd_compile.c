@@ -1,103 +1,80 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `bolide compile PROBLEM... [--arch sm_90a]`: compiles the kernels that problems need into the
-// cache, ahead of their first call. With --arch no GPU is needed.
+// `bolide compile PROBLEM...`: notes the kernels that the problems would launch and compiles them
+// into the cache, several at once, for the GPU at hand or for a target that is named.
 
 #include <stdio.h>
 #include <string.h>
 
-#include "case.h"
 #include "command.h"
-#include "core/context.h"
 #include "cuda/compile.h"
-#include "cuda/device.h"
-#include "scratch.h"
+#include "driver.h"
 
 typedef struct compiler {
-    const command *c;
-    bolide_context *dry;
-    int failed;
+    bolide_context *ctx;
+    int64_t noted, failed;
 } compiler;
 
-/* The tensors stay in host memory and say that they are on the device: a dry context reads none. */
-static void pretend(driver_case *c) {
-    case_bind(c);
-    for (int32_t i = 0; i < c->tensor_count; i++)
-        if (!c->tensor[i].on_host)
-            c->tensor[i].view.device.type = BOLIDE_CUDA;
-}
-
-static bolide_status note(compiler *k, driver_case *c) {
-    driver_scratch scratch;
-    bolide_status s;
-    pretend(c);
-    if (!scratch_make(c, k->dry, NULL, &scratch, &s) && c->args[BOLIDE_PLAN].entry)
-        s = bolide_op_call(c->op, BOLIDE_PLAN, k->dry, c->args[BOLIDE_PLAN].bytes, NULL);
-    if (s == BOLIDE_OK)
-        s = bolide_op_call(c->op, BOLIDE_RUN, k->dry, c->args[BOLIDE_RUN].bytes, NULL);
-    scratch_free(&scratch, NULL);
-    return s;
-}
-
-static int note_problem(void *user, const problem *p) {
+static int note(void *user, const problem *p) {
     compiler *k = user;
-    char error[DRIVER_ERROR], text[PROBLEM_TEXT];
-    driver_case *c = driver_case_make(p, 1, error);
-    if (c && note(k, c) != BOLIDE_OK)
-        (void)snprintf(error, sizeof error, "%s", bolide_last_error()->message);
-    else if (c)
-        error[0] = 0;
-    driver_case_free(c);
-    if (error[0]) {
-        (void)fprintf(stderr, "bolide compile: %s: %s\n", problem_format(p, text, sizeof text),
-                      error);
-        k->failed = 1;
+    driver_report report;
+    driver_note(&k->ctx, 1, p, &report);
+    if (report.verdict == DRIVER_PASS) {
+        k->noted++;
+        return 0;
     }
+    k->failed++;
+    printf("%-8s %s\n         %s\n", report.verdict == DRIVER_SKIP ? "refused" : "FAILED",
+           report.problem, report.text);
     return 0;
 }
 
-static void print_kernel(void *arg, const bolide__compile_report *r) {
-    (void)arg;
-    printf("[%d/%d] %-8s %s %s: ", r->done, r->total, r->target, r->entry, r->spec);
-    if (r->status == BOLIDE_OK)
-        printf("%s, %.2f s, %d registers, %d bytes spilled\n",
-               r->origin == BOLIDE__FROM_DISK ? "was there" : "compiled", r->seconds,
-               r->resources.registers, r->resources.spill_bytes);
+static void show(void *user, const bolide__compile_report *r) {
+    (void)user;
+    const bolide__resources *u = &r->resources;
+    printf("[%d/%d] %s %s: ", r->done, r->total, r->target, r->spec);
+    if (r->status != BOLIDE_OK)
+        printf("FAILED\n%s\n", r->message);
+    else if (r->origin == BOLIDE__FROM_DISK)
+        printf("is there\n");
     else
-        printf("FAILED: %s\n", r->message);
+        printf("%.2f s, %d registers, %d B spilled, %d B shared%s\n", r->seconds, u->registers,
+               u->spill_bytes, r->shared_bytes, u->serialized ? ", wgmma serialised" : "");
     (void)fflush(stdout);
 }
 
-/* The target named, or that of the GPU in this machine. */
-static bolide_status open_dry(const command *c, bolide_context **out) {
-    char text[BOLIDE__TARGET_TEXT];
+/* The dry context of the named target, or of the first GPU. */
+static bolide_status open_target(const char *arch, bolide_context **out) {
     bolide_context *real = NULL;
-    if (c->arch)
-        return bolide__cuda_context_dry(c->arch, out);
-    const bolide_status s = bolide_context_create(BOLIDE_CUDA, 0, &real);
-    if (s != BOLIDE_OK)
-        return s;
-    bolide__target_text(real->cuda->target, text);
+    char target[BOLIDE__TARGET_TEXT];
+    if (arch)
+        return bolide__cuda_context_dry(arch, out);
+    const bolide_status status = bolide_context_create(BOLIDE_CUDA, 0, &real);
+    if (status != BOLIDE_OK)
+        return status;
+    bolide__cuda_target_name(real, target);
     bolide_context_destroy(real);
-    return bolide__cuda_context_dry(text, out);
+    return bolide__cuda_context_dry(target, out);
 }
 
 int command_compile(int argc, char **argv) {
     command c;
+    compiler k = {0};
     if (command_read(&c, "compile", OPTION_ARCH | OPTION_THREADS, argc, argv))
         return 2;
-    compiler k = {.c = &c};
-    if (open_dry(&c, &k.dry) != BOLIDE_OK) {
+    if (open_target(c.arch, &k.ctx) != BOLIDE_OK) {
         (void)fprintf(stderr, "bolide compile: %s%s\n", bolide_last_error()->message,
-                      c.arch ? "" : "; without a GPU, name one: --arch sm_90a");
+                      c.arch ? "" : "; --arch names a target, such as sm_90a");
         return 1;
     }
-    int result = command_problems(&c, note_problem, &k) ? 2 : k.failed;
-    if (result != 2 &&
-        bolide__cuda_compile_noted(k.dry, (int32_t)c.threads, print_kernel, NULL) != BOLIDE_OK) {
-        (void)fprintf(stderr, "bolide compile: %s\n", bolide_last_error()->message);
-        result = 1;
+    const int result = command_problems(&c, note, &k);
+    bolide_status status = BOLIDE_OK;
+    if (!result) {
+        status = bolide__cuda_compile_noted(k.ctx, (int32_t)c.threads, show, NULL);
+        const char *dir = bolide__cache_dir();
+        printf("%lld problems, %d kernels in %s\n", (long long)k.noted, bolide__cuda_noted(k.ctx),
+               dir ? dir : "no cache: set BOLIDE_CACHE_DIR");
     }
-    bolide_context_destroy(k.dry);
-    return result;
+    bolide_context_destroy(k.ctx);
+    return result ? 2 : status != BOLIDE_OK || k.failed > 0;
 }
