@@ -13,8 +13,8 @@ BUILD_NEEDS := compiler c++ cmake pkg-config python3
 # $(call build,PRESET,FOLDER): configures once, then builds.
 build = { test -f $(2)/Makefile || cmake --preset $(1); } && cmake --build $(2) --parallel $(JOBS)
 
-.PHONY: all help python run test check check-san check-full check-isa bench bench-gpu fuzz format \
-	format-check lint clang-build install clean
+.PHONY: all help python run test check check-san check-full check-isa check-gpu bench bench-gpu fuzz tables \
+	format format-check lint clang-build install clean
 
 all: ## build the libraries and the tool in build/
 	@$(SETUP) $(BUILD_NEEDS)
@@ -31,6 +31,9 @@ run: all python ## let a language model write an answer: MODEL=file.gguf PROMPT=
 
 test: all python ## run every test
 	@tests/run.sh build $(CTEST)
+
+tables: all ## bring the generated parts of the documents up to date
+	@python3 tools/tables.py
 
 format: ## lay out all sources
 	@$(SETUP) format
@@ -74,6 +77,9 @@ fuzz: ## fuzz for T seconds in all; inputs are kept in .cache/fuzz
 	@$(SETUP) $(BUILD_NEEDS) fuzzer
 	@$(call build,fuzz,build/fuzz)
 	@tests/fuzz/run.sh build/fuzz $(T)
+
+check-gpu: all ## test every operator on the GPU, a part under compute-sanitizer (SHARD=0/16)
+	@tools/check_gpu.sh
 
 check-isa: test ## test and time every instruction set of this machine
 	@build/bolide doctor

@@ -115,9 +115,11 @@ int64_t ref_key_list(const ref_call *c, const char *key, int64_t *values, int64_
 /* Says what is wrong with the keys; the problem is then refused with this sentence. */
 void ref_refuse(ref_call *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* In dims. A key of the problem wins over each of these, but a dimension that a key gives must be
- * the one that is set here. */
+/* In dims. A key of the problem wins over each of these, ref_fix_dim apart: it is for dimensions
+ * that follow from other keys, and refuses a key that says otherwise, so that fill can rely on
+ * them. */
 void ref_set_dim(ref_call *c, const char *name, int64_t value);
+void ref_fix_dim(ref_call *c, const char *name, int64_t value);
 void ref_set_shape(ref_call *c, const char *tensor, int32_t ndim, const int64_t *shape);
 void ref_set_i64(ref_call *c, const char *row, int64_t value);
 void ref_set_f64(ref_call *c, const char *row, double value);

@@ -31,7 +31,8 @@ typedef struct bolide__dot_params {
     int64_t input_row, input_dtype;
     int64_t a_row;              /* stride of a in elements */
     int64_t depth;              /* k padded to a multiple of 32 */
-    int64_t weight_n, weight_k; /* strides in bytes; blocks have no weight_k */
+    int64_t weight_n, weight_k; /* strides in bytes; weight_k counts where gathered is set */
+    int64_t gathered;           /* 1: the numbers of a row do not lie side by side */
     int64_t format;             /* bolide_weight_format */
     int64_t m, n, k;
     int64_t m_pieces; /* chunks of BOLIDE__DOT_ROWS rows of m */

@@ -196,7 +196,7 @@ BOLIDE_INLINE void unpack(const bolide__dot_params *p, int64_t col, int64_t k, i
         const int64_t n = col + j < p->n ? col + j : p->n - 1;
         for (int64_t i = 0; i < depth; i += BLOCK_SIZE) {
             f32x16 v[2];
-            if (p->weight_k) {
+            if (p->gathered) {
                 gather_weights(p, n, k + i, t->w[j] + i);
                 continue;
             }
@@ -243,7 +243,7 @@ BOLIDE_INLINE void piece(const bolide__dot_params *p, int64_t item, int64_t form
     const int64_t col = item / p->m_pieces * COLS;
     const int64_t first = item % p->m_pieces * BOLIDE__DOT_ROWS;
     const int64_t left = p->m - first;
-    if (p->m <= BOLIDE__DOT_FEW && !p->weight_k)
+    if (p->m <= BOLIDE__DOT_FEW && !p->gathered)
         few_rows(p, col, format);
     else
         many_rows(p, col, first, left < BOLIDE__DOT_ROWS ? left : BOLIDE__DOT_ROWS, format);
