@@ -22,11 +22,11 @@ static const struct {
     {"bench", command_bench,
      "bench PROBLEM... [--json] [--backend cpu|cuda] [--isa NAME] [--threads N] [--seconds S]",
      "time, bytes, operations, share of what the machine can do"},
+    {"doctor", command_doctor, "doctor [--json]", "what of this machine Bolide can use"},
     {"compile", command_compile, "compile PROBLEM... [--arch sm_90a|compute_80|...] [--threads N]",
      "compile the GPU kernels of problems into the cache; a GPU is needed only without --arch"},
     {"cache", command_cache, "cache list|verify|clear",
      "show, check or empty the cache of compiled kernels"},
-    {"doctor", command_doctor, "doctor [--json]", "what of this machine Bolide can use"},
 };
 
 enum { COMMANDS = sizeof commands / sizeof commands[0] };
