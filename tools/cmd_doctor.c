@@ -11,6 +11,7 @@
 #include "core/env.h"
 #include "cpu/cpu.h"
 #include "cpu/cpu_limit.h"
+#include "cuda/compile.h"
 #include "json.h"
 #include "machine.h"
 
@@ -84,6 +85,22 @@ static void say_environment(report *r) {
     }
 }
 
+static void say_gpu_line(void *user, const char *text) {
+    report *r = user;
+    if (r->as_json)
+        json_string(&r->j, NULL, text);
+    else
+        printf("%-20s %s\n", "gpu", text);
+}
+
+static void say_gpu(report *r) {
+    if (r->as_json)
+        json_open(&r->j, "gpu", '[');
+    bolide__cuda_doctor(say_gpu_line, r);
+    if (r->as_json)
+        json_close(&r->j, ']');
+}
+
 int command_doctor(int argc, char **argv) {
     command c;
     if (command_read(&c, "doctor", OPTION_JSON, argc, argv))
@@ -94,6 +111,7 @@ int command_doctor(int argc, char **argv) {
     say(&r, "version", bolide_version());
     say_number(&r, "operators", bolide_op_count());
     say_cpu(&r);
+    say_gpu(&r);
     say_environment(&r);
     if (r.as_json) {
         json_close(&r.j, '}');
