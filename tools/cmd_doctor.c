@@ -75,6 +75,22 @@ static void say_cpu(report *r) {
         say(r, "cgroup_cpus", "no quota");
 }
 
+static void say_cuda_line(void *arg, const char *text) {
+    report *r = arg;
+    if (r->as_json)
+        json_string(&r->j, NULL, text);
+    else
+        printf("%-20s %s\n", "cuda", text);
+}
+
+static void say_cuda(report *r) {
+    if (r->as_json)
+        json_open(&r->j, "cuda", '[');
+    bolide__cuda_doctor(say_cuda_line, r);
+    if (r->as_json)
+        json_close(&r->j, ']');
+}
+
 static void say_environment(report *r) {
     static const char *const names[] = {"BOLIDE_LOG",        "BOLIDE_ISA",   "BOLIDE_CACHE_DIR",
                                         "BOLIDE_KERNEL_DIR", "BOLIDE_NVRTC", "XDG_CACHE_HOME",
@@ -83,22 +99,6 @@ static void say_environment(report *r) {
         const char *value = getenv(names[i]);
         say(r, names[i], value ? value : "not set");
     }
-}
-
-static void say_gpu_line(void *user, const char *text) {
-    report *r = user;
-    if (r->as_json)
-        json_string(&r->j, NULL, text);
-    else
-        printf("%-20s %s\n", "gpu", text);
-}
-
-static void say_gpu(report *r) {
-    if (r->as_json)
-        json_open(&r->j, "gpu", '[');
-    bolide__cuda_doctor(say_gpu_line, r);
-    if (r->as_json)
-        json_close(&r->j, ']');
 }
 
 int command_doctor(int argc, char **argv) {
@@ -111,7 +111,7 @@ int command_doctor(int argc, char **argv) {
     say(&r, "version", bolide_version());
     say_number(&r, "operators", bolide_op_count());
     say_cpu(&r);
-    say_gpu(&r);
+    say_cuda(&r);
     say_environment(&r);
     if (r.as_json) {
         json_close(&r.j, '}');
