@@ -27,7 +27,7 @@ python: # what the tests and the model need besides the build
 	@$(SETUP) python
 
 run: all python ## let a language model write an answer: MODEL=file.gguf PROMPT="..."
-	@build/examples/rmsnorm
+	@tools/run_model.sh
 
 test: all python ## run every test
 	@tests/run.sh build $(CTEST)

@@ -274,6 +274,10 @@ int ref_has_dim(const ref_call *c, const char *name) {
     return case_find_dim(c, name, (int32_t)strlen(name)) != INT64_MIN;
 }
 
+int ref_on_cuda(const ref_call *c) {
+    return c->device == BOLIDE_CUDA;
+}
+
 int64_t ref_dim(const ref_call *c, const char *name) {
     const int64_t v = case_find_dim(c, name, (int32_t)strlen(name));
     if (v != INT64_MIN)

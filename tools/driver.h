@@ -89,8 +89,9 @@ typedef struct ref_call {
     driver_dim dim[DRIVER_DIMS];
     int64_t tuple[8][16];
     int32_t tuple_count;
-    int filling; /* the reference's fill is running */
-    int dry;     /* nobody reads floats: they are left as they are */
+    int filling;               /* the reference's fill is running */
+    bolide_device_type device; /* where the calls run */
+    int dry;                   /* nobody reads floats: they are left as they are */
     void *state;
     char error[DRIVER_ERROR];
 } driver_case;

@@ -10,7 +10,7 @@
 
 #include "core/context.h"
 #include "cuda/device.h"
-#include "cuda/roofline_internal.h"
+#include "cuda/read_ceiling_internal.h"
 #include "device.h"
 
 const char *machine_cuda_name(const bolide_context *ctx) {
@@ -20,12 +20,12 @@ const char *machine_cuda_name(const bolide_context *ctx) {
 static bolide_status launch(const bolide_context *ctx, device *d, uint64_t data, uint64_t sink,
                             int64_t bytes) {
     const bolide__call call = {.ctx = ctx, .stream = device_stream(d), .entry_name = "bench"};
-    const bolide__roofline_params p = {.data = (const void *)(uintptr_t)data,
-                                       .sink = (uint32_t *)(uintptr_t)sink,
-                                       .vectors = bytes / 16};
-    const bolide__spec s = BOLIDE_SPEC("roofline.cu", "bolide_roofline_read");
+    const bolide__read_params p = {.data = (const void *)(uintptr_t)data,
+                                   .sink = (uint32_t *)(uintptr_t)sink,
+                                   .vectors = bytes / 16};
+    const bolide__spec s = BOLIDE_SPEC("read_ceiling.cu", "bolide_read_ceiling");
     const bolide__grid g = {.x = bolide__cuda_limits_of(ctx)->sm_count * (int64_t)4,
-                            .block = BOLIDE__ROOFLINE_THREADS};
+                            .block = BOLIDE__READ_THREADS};
     return bolide__cuda_launch(&call, &s, &g, &p, sizeof p);
 }
 

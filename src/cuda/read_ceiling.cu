@@ -5,14 +5,14 @@
 
 #include "cuda/device/base.cuh"
 #include "cuda/device/load.cuh"
-#include "cuda/roofline_internal.h"
+#include "cuda/read_ceiling_internal.h"
 
-constexpr int THREADS = BOLIDE__ROOFLINE_THREADS;
+constexpr int THREADS = BOLIDE__READ_THREADS;
 constexpr int UNROLL = 8;
 constexpr int64_t TILE = (int64_t)THREADS * UNROLL;
 
 extern "C" __global__ void __launch_bounds__(THREADS)
-    bolide_roofline_read(const __grid_constant__ bolide__roofline_params p) {
+    bolide_read_ceiling(const __grid_constant__ bolide__read_params p) {
     const char *data = static_cast<const char *>(p.data);
     uint32_t sum = 0;
     for (int64_t tile = blockIdx.x; (tile + 1) * TILE <= p.vectors; tile += gridDim.x) {
