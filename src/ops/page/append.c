@@ -46,18 +46,17 @@ static const bolide_param append_mla_rows[] = {
 
 /* ---- checks ------------------------------------------------------------------------------- */
 
-/* The cache takes what is appended as it is, or as fp8. */
+/* The cache takes what is appended as it is, or rounded to fewer bits. */
 static bolide_status check_pair(const bolide__call *call, const char *cache_name,
                                 const bolide_tensor *source, const bolide_tensor *cache) {
     const int64_t from = bolide__bit(source), to = bolide__bit(cache);
-    const int64_t fp8 = BOLIDE_F8_E4M3FN | BOLIDE_F8_E5M2;
-    if (from == to || (to & fp8 && !(from & fp8)))
+    if (from == to || bolide__dtype_bytes(to) < bolide__dtype_bytes(from))
         return BOLIDE_OK;
-    return BOLIDE_FAIL_ARG(call, cache_name, "dtype",
-                           from & fp8
-                               ? bolide_dtype_name(from)
-                               : bolide__text("%s, f8_e4m3fn or f8_e5m2", bolide_dtype_name(from)),
-                           "%s", bolide_dtype_name(to));
+    return BOLIDE_FAIL_ARG(
+        call, cache_name, "dtype",
+        bolide__text("%s%s", bolide_dtype_name(from),
+                     bolide__dtype_bytes(from) > 1 ? " or a type of fewer bits" : ""),
+        "%s", bolide_dtype_name(to));
 }
 
 static bolide_status check_page_size(const bolide__call *call, const char *cache_name) {
