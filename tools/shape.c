@@ -131,6 +131,8 @@ static int64_t read_x(driver_case *c) {
     const int64_t dtype = x ? bolide_dtype_parse(x) : 0;
     if (!x)
         return 0;
+    if (!row && case_any_row(c, "x", NULL)) /* a tensor of that name, which is no float */
+        return 0;
     if (!dtype || !row) {
         case_fail(c, "%s: x: expected the dtype of a floating input; got %.80s", c->op->name, x);
         return 0;
@@ -141,24 +143,6 @@ static int64_t read_x(driver_case *c) {
             case_put(c, (bolide_phase)p, r->offset, &dtype);
     }
     return dtype;
-}
-
-/* dtype of the row that this one is like; 0 if that is absent. */
-static int64_t like_dtype(const driver_case *c, const driver_tensor *t) {
-    bolide_phase phase = t->phase;
-    const bolide_param *like = case_row(c, phase, t->row->like);
-    if (!like)
-        like = case_any_row(c, t->row->like, &phase);
-    if (!like)
-        return 0;
-    if (like->kind == BOLIDE_KIND_DTYPE) {
-        const int64_t d = case_get_i64(c, phase, like->offset);
-        return d == BOLIDE_NO_INT ? 0 : d;
-    }
-    for (int32_t i = 0; i < c->tensor_count; i++)
-        if (c->tensor[i].row == like)
-            return c->tensor[i].dtype;
-    return 0;
 }
 
 /* A dtype by name, or that of another tensor by its name; 0 if the text is neither. */
@@ -186,15 +170,40 @@ static int64_t stated_dtype(driver_case *c, const driver_tensor *t) {
     return dtype;
 }
 
-static void resolve_dtype(driver_case *c, driver_tensor *t, int64_t x) {
+static void resolve_dtype(driver_case *c, driver_tensor *t, int64_t x, int depth);
+
+/* dtype of the row that this one is like; 0 if that is absent. */
+static int64_t like_dtype(driver_case *c, const driver_tensor *t, int64_t x, int depth) {
+    bolide_phase phase = t->phase;
+    const bolide_param *like = case_row(c, phase, t->row->like);
+    if (!like)
+        like = case_any_row(c, t->row->like, &phase);
+    if (!like)
+        return 0;
+    if (like->kind == BOLIDE_KIND_DTYPE) {
+        const int64_t d = case_get_i64(c, phase, like->offset);
+        return d == BOLIDE_NO_INT ? 0 : d;
+    }
+    for (int32_t i = 0; i < c->tensor_count; i++) {
+        driver_tensor *other = &c->tensor[i];
+        if (other->row != like)
+            continue;
+        if (!other->dtype && depth < 8) /* it comes later */
+            resolve_dtype(c, other, x, depth + 1);
+        return other->dtype;
+    }
+    return 0;
+}
+
+static void resolve_dtype(driver_case *c, driver_tensor *t, int64_t x, int depth) {
     const int64_t stated = stated_dtype(c, t);
     const int64_t set = t->row->dtypes;
     if (stated)
         t->dtype = stated;
     else if (t->dtype) /* by the reference's dims */
         return;
-    else if (t->row->like && like_dtype(c, t))
-        t->dtype = like_dtype(c, t);
+    else if (t->row->like && like_dtype(c, t, x, depth))
+        t->dtype = like_dtype(c, t, x, depth);
     else if (x && (set == 0 || set & x) && !case_is_or_tensor(t->row->kind))
         t->dtype = x;
     else
@@ -400,7 +409,7 @@ static int resolve_device(driver_case *c, driver_tensor *t) {
 int case_resolve_tensors(driver_case *c) {
     const int64_t x = read_x(c);
     for (int32_t i = 0; i < c->tensor_count; i++)
-        resolve_dtype(c, &c->tensor[i], x);
+        resolve_dtype(c, &c->tensor[i], x, 0);
     for (int32_t i = 0; i < c->tensor_count && !c->error[0]; i++) {
         driver_tensor *t = &c->tensor[i];
         if (!t->present)

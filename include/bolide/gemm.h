@@ -25,8 +25,8 @@ typedef struct bolide_mm_bf16_args {
     const bolide_tensor *a;            /* [m, k]: f16 or bf16 */
     const bolide_tensor *b;            /* [k, n]: dtype of a */
     const bolide_tensor *bias;         /* [n]: f16, bf16 or f32; optional */
-    const bolide_tensor *out;          /* [m, n]: out_dtype */
     int64_t out_dtype;                 /* bf16 (default), f16 or f32 */
+    const bolide_tensor *out;          /* [m, n]: out_dtype */
     const bolide_workspace *workspace; /* device_bytes; see bolide_op_workspace */
 } bolide_mm_bf16_args;
 
@@ -39,8 +39,8 @@ typedef struct bolide_bmm_bf16_args {
     bolide_args_head head;
     const bolide_tensor *A;            /* [b, m, k]: f16 or bf16 */
     const bolide_tensor *B;            /* [b, k, n]: dtype of A, column-major as above */
-    const bolide_tensor *out;          /* [b, m, n]: out_dtype */
     int64_t out_dtype;                 /* bf16 (default), f16 or f32 */
+    const bolide_tensor *out;          /* [b, m, n]: out_dtype */
     const bolide_workspace *workspace; /* device_bytes; see bolide_op_workspace */
 } bolide_bmm_bf16_args;
 

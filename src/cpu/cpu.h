@@ -31,7 +31,9 @@ typedef struct bolide__cpu_features {
     int avx512_fp16;
     int amx_bf16; /* tile permission asked for once and granted */
     int amx_int8;
-    int amx_refused; /* the chip has it, the system refused it */
+    int amx_refused;   /* the chip has it, the system refused it */
+    int fast_bf16_dot; /* BF16 dot products beat f32 FMA: AMD's cores; not Intel's, which have AMX
+                        */
 } bolide__cpu_features;
 
 /* The set in force: BOLIDE_ISA or the best of the machine. A name that is unknown or that the

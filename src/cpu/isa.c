@@ -60,6 +60,12 @@ static void detect_tiles(uint32_t edx7, uint32_t saved) {
     features.amx_int8 = has(edx7, amx_int8);
 }
 
+static int made_by_amd(void) {
+    uint32_t a, b, c, d;
+    return __get_cpuid(0, &a, &b, &c, &d) && b == signature_AMD_ebx && c == signature_AMD_ecx &&
+           d == signature_AMD_edx;
+}
+
 static void detect(void) {
     uint32_t a, b, c, d, a7, b7, c7, d7, a71 = 0, b71, c71, d71;
     const uint32_t fma = 1u << 12, osxsave = 1u << 27, avx = 1u << 28, f16c = 1u << 29;
@@ -81,6 +87,7 @@ static void detect(void) {
     features.avx512_vnni = has(c7, 1u << 11);
     features.avx512_fp16 = has(d7, 1u << 23);
     features.avx512_bf16 = has(a71, 1u << 5);
+    features.fast_bf16_dot = features.avx512_bf16 && made_by_amd();
     detect_tiles(d7, saved);
 }
 

@@ -27,31 +27,40 @@ enum { BLOCK_SIZE = 32, PANEL_ROWS = 16, PANEL_GROUPS = 8, PANEL_BYTES = 512 };
 /* The two kinds of block. */
 enum { BLOCK_NIBBLES, BLOCK_SIGNED };
 
+/* Sixteen rows of a weight: row i begins at base[i / 4] + i % 4 * step. */
+typedef struct block_rows {
+    const uint8_t *base[4];
+    int64_t step;
+} block_rows;
+
+BOLIDE_INLINE const uint8_t *block_row(const block_rows *r, int i) {
+    return r->base[i / 4] + i % 4 * r->step;
+}
+
 /* ---- f16 in integer lanes ----------------------------------------------------------------- */
 
 /* The low 16 bits of each lane as f16. */
 BOLIDE_INLINE f32x16 f16_of_lanes(i32x16 bits) {
-#if BOLIDE_SIMD_HAS_F16
-    uint16_t t[BOLIDE_LANES];
-    u16_store(t, bits);
-    return f16_load(t);
+#if defined(BOLIDE_ISA_AVX512)
+    return (f32x16){_mm512_cvtph_ps(_mm512_cvtepi32_epi16(bits.v))};
+#elif BOLIDE_SIMD_HAS_F16
+    return simd_f16_to_f32(simd_narrow16(bits));
 #else
     return simd_f16_bits_to_f32(i32_and(bits, i32_set(0xFFFF)));
 #endif
 }
 /* One f16 in every lane. */
 BOLIDE_INLINE f32x16 f16_broadcast(const void *p) {
-    uint16_t bits;
+    int16_t bits;
     memcpy(&bits, p, sizeof bits);
-    return f16_of_lanes(i32_set(bits));
-}
-/* Four bytes at row[i] + offset as lane i. */
-BOLIDE_INLINE i32x16 block_heads(const uint8_t *const *row, int64_t offset) {
-    int32_t t[PANEL_ROWS];
-    BOLIDE_UNROLL
-    for (int i = 0; i < PANEL_ROWS; i++)
-        memcpy(&t[i], row[i] + offset, sizeof t[i]);
-    return i32_load(t);
+#if defined(BOLIDE_ISA_AVX512)
+    return (f32x16){_mm512_cvtph_ps(_mm256_set1_epi16(bits))};
+#elif BOLIDE_SIMD_HAS_F16
+    const __m256 v = _mm256_cvtph_ps(_mm_set1_epi16(bits));
+    return (f32x16){v, v};
+#else
+    return simd_f16_bits_to_f32(i32_set((uint16_t)bits));
+#endif
 }
 /* The 32 numbers of a 4-bit block in order, one a lane. */
 BOLIDE_INLINE void nibbles_widen(const void *p, i32x16 *first, i32x16 *second) {
@@ -64,12 +73,25 @@ BOLIDE_INLINE void nibbles_widen(const void *p, i32x16 *first, i32x16 *second) {
 
 /* ---- AVX2: two halves of 8 rows ----------------------------------------------------------- */
 
+/* Four bytes of four rows. Loads of single words and shuffles: a vector load of what scalar stores
+ * have just written would wait for them. */
+BOLIDE_INLINE __m128i block_heads4(const block_rows *r, int first, int64_t offset) {
+    int32_t t[4];
+    BOLIDE_UNROLL
+    for (int i = 0; i < 4; i++)
+        memcpy(&t[i], block_row(r, first + i) + offset, sizeof t[i]);
+    const __m128i a = _mm_unpacklo_epi32(_mm_cvtsi32_si128(t[0]), _mm_cvtsi32_si128(t[1]));
+    const __m128i b = _mm_unpacklo_epi32(_mm_cvtsi32_si128(t[2]), _mm_cvtsi32_si128(t[3]));
+    return _mm_unpacklo_epi64(a, b);
+}
+
 BOLIDE_INLINE __m256i block_bytes(const uint8_t *p, int kind) {
     if (kind == BLOCK_SIGNED)
         return _mm256_loadu_si256((const __m256i *)(const void *)p);
-    const __m128i q = _mm_loadu_si128((const __m128i *)(const void *)p);
-    const __m256i both = _mm256_set_m128i(_mm_srli_epi16(q, 4), q);
-    return _mm256_and_si256(both, _mm256_set1_epi8(15));
+    const __m256i twice =
+        _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)p));
+    const __m256i halves = _mm256_srlv_epi32(twice, _mm256_setr_epi32(0, 0, 0, 0, 4, 4, 4, 4));
+    return _mm256_and_si256(halves, _mm256_set1_epi8(15));
 }
 /* Eight sums of four products. */
 BOLIDE_INLINE __m256i block_products(__m256i w, __m256i x, int kind) {
@@ -77,6 +99,18 @@ BOLIDE_INLINE __m256i block_products(__m256i w, __m256i x, int kind) {
                               ? _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w))
                               : _mm256_maddubs_epi16(w, x);
     return _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
+}
+BOLIDE_INLINE i32x16 block_join(__m256i lo, __m256i hi) {
+#if defined(BOLIDE_ISA_AVX512)
+    return (i32x16){_mm512_inserti64x4(_mm512_castsi256_si512(lo), hi, 1)};
+#else
+    return (i32x16){lo, hi};
+#endif
+}
+/* Four bytes at the offset in each row. */
+BOLIDE_INLINE i32x16 block_heads(const block_rows *r, int64_t offset) {
+    return block_join(_mm256_set_m128i(block_heads4(r, 4, offset), block_heads4(r, 0, offset)),
+                      _mm256_set_m128i(block_heads4(r, 12, offset), block_heads4(r, 8, offset)));
 }
 /* Lane i of the result: the sum of v[i]. */
 BOLIDE_INLINE __m256i block_sums8(const __m256i v[8]) {
@@ -87,27 +121,20 @@ BOLIDE_INLINE __m256i block_sums8(const __m256i v[8]) {
     return _mm256_add_epi32(_mm256_permute2x128_si256(a, b, 0x20),
                             _mm256_permute2x128_si256(a, b, 0x31));
 }
-BOLIDE_INLINE __m256i block_dot_rows8(const uint8_t *const *row, int64_t offset, __m256i x,
+BOLIDE_INLINE __m256i block_dot_rows8(const block_rows *r, int first, int64_t offset, __m256i x,
                                       int kind) {
     __m256i v[8];
     BOLIDE_UNROLL
     for (int i = 0; i < 8; i++)
-        v[i] = block_products(block_bytes(row[i] + offset, kind), x, kind);
+        v[i] = block_products(block_bytes(block_row(r, first + i) + offset, kind), x, kind);
     return block_sums8(v);
 }
-BOLIDE_INLINE i32x16 block_join(__m256i lo, __m256i hi) {
-#if defined(BOLIDE_ISA_AVX512)
-    return (i32x16){_mm512_inserti64x4(_mm512_castsi256_si512(lo), hi, 1)};
-#else
-    return (i32x16){lo, hi};
-#endif
-}
-/* Lane i: the product of the block at row[i] + offset with x. */
-BOLIDE_INLINE i32x16 block_dot_rows(const uint8_t *const *row, int64_t offset, const int8_t *x,
+/* Lane i: the product of the block at the offset in row i with x. */
+BOLIDE_INLINE i32x16 block_dot_rows(const block_rows *r, int64_t offset, const int8_t *x,
                                     int kind) {
     const __m256i partner = _mm256_loadu_si256((const __m256i *)(const void *)x);
-    const __m256i lo = block_dot_rows8(row, offset, partner, kind);
-    return block_join(lo, block_dot_rows8(row + 8, offset, partner, kind));
+    const __m256i lo = block_dot_rows8(r, 0, offset, partner, kind);
+    return block_join(lo, block_dot_rows8(r, 8, offset, partner, kind));
 }
 
 /* r[i] lane j and r[j] lane i of 8 registers of 8 lanes of 32 bits change places. */
@@ -131,13 +158,13 @@ BOLIDE_INLINE void block_transpose8(__m256i r[8]) {
         r[i + 4] = _mm256_permute2x128_si256(b[i], b[i + 4], 0x31);
     }
 }
-BOLIDE_INLINE void block_interleave(uint8_t *panel, const uint8_t *const *row, int64_t offset,
-                                    int kind, int vnni) {
+BOLIDE_INLINE void block_interleave(uint8_t *panel, const block_rows *r, int64_t offset, int kind,
+                                    int vnni) {
     for (int half = 0; half < 2; half++) {
         __m256i v[8];
         BOLIDE_UNROLL
         for (int i = 0; i < 8; i++) {
-            v[i] = block_bytes(row[8 * half + i] + offset, kind);
+            v[i] = block_bytes(block_row(r, 8 * half + i) + offset, kind);
             if (vnni && kind == BLOCK_SIGNED)
                 v[i] = _mm256_xor_si256(v[i], _mm256_set1_epi8(-128));
         }
@@ -216,27 +243,34 @@ BOLIDE_INLINE void panel_dot(const uint8_t *panel, const int8_t *const *x, int64
 
 /* ---- portable ----------------------------------------------------------------------------- */
 
+BOLIDE_INLINE i32x16 block_heads(const block_rows *rows, int64_t offset) {
+    int32_t t[PANEL_ROWS];
+    for (int r = 0; r < PANEL_ROWS; r++)
+        memcpy(&t[r], block_row(rows, r) + offset, sizeof t[r]);
+    return i32_load(t);
+}
 BOLIDE_INLINE int32_t block_number(const uint8_t *p, int kind, int i) {
     if (kind == BLOCK_SIGNED)
         return (int8_t)p[i];
     return i < 16 ? p[i] & 15 : p[i - 16] >> 4;
 }
-BOLIDE_INLINE i32x16 block_dot_rows(const uint8_t *const *row, int64_t offset, const int8_t *x,
+BOLIDE_INLINE i32x16 block_dot_rows(const block_rows *rows, int64_t offset, const int8_t *x,
                                     int kind) {
     int32_t t[PANEL_ROWS];
     for (int r = 0; r < PANEL_ROWS; r++) {
         t[r] = 0;
         for (int i = 0; i < BLOCK_SIZE; i++)
-            t[r] += block_number(row[r] + offset, kind, i) * x[i];
+            t[r] += block_number(block_row(rows, r) + offset, kind, i) * x[i];
     }
     return i32_load(t);
 }
-BOLIDE_INLINE void block_interleave(uint8_t *panel, const uint8_t *const *row, int64_t offset,
+BOLIDE_INLINE void block_interleave(uint8_t *panel, const block_rows *rows, int64_t offset,
                                     int kind, int vnni) {
     (void)vnni;
     for (int r = 0; r < PANEL_ROWS; r++)
         for (int i = 0; i < BLOCK_SIZE; i++)
-            panel[64 * (i / 4) + 4 * r + i % 4] = (uint8_t)block_number(row[r] + offset, kind, i);
+            panel[64 * (i / 4) + 4 * r + i % 4] =
+                (uint8_t)block_number(block_row(rows, r) + offset, kind, i);
 }
 BOLIDE_INLINE void panel_dot(const uint8_t *panel, const int8_t *const *x, int64_t offset,
                              int count, int kind, i32x16 *sum) {

@@ -22,7 +22,8 @@ typedef struct bolide__spec {
     int32_t count;
     const char *key[BOLIDE__SPEC_KEYS];
     int64_t value[BOLIDE__SPEC_KEYS];
-    const char *user_source; /* text of a custom variant, NULL: none */
+    const char *user_source; /* text of a custom variant, which the kernel includes as
+                              * "variant.cuh"; NULL: none */
 } bolide__spec;
 
 #define BOLIDE_SPEC(path, fn) ((bolide__spec){.source = (path), .function = (fn)})
@@ -61,5 +62,12 @@ bolide_status bolide__cuda_copy_to_host(const bolide__call *call, void *host, co
 bolide_status bolide__cuda_wait(const bolide__call *call);
 /* 1 if the call's stream is being captured. */
 int bolide__cuda_capturing(const bolide__call *call);
+
+/* Contexts for tests and tools, ended by bolide_context_destroy. The first runs the GPU as if it
+ * were another chip: target "compute_80" has the driver compile PTX of that architecture, under the
+ * chip's shared-memory limits. The second needs no GPU: calls on it launch and copy nothing, and
+ * their specs can be compiled ahead with cuda/compile.h. */
+bolide_status bolide__cuda_context_as(int32_t index, const char *target, bolide_context **out);
+bolide_status bolide__cuda_context_dry(const char *target, bolide_context **out);
 
 #endif

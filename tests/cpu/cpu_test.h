@@ -44,5 +44,7 @@ void test_convert(void);
 void test_math(void);
 void test_parallel(void);
 void test_limit(void);
+void test_microkernel(void);
+void bench_cpu(void);
 
 #endif

@@ -3,7 +3,7 @@
 // Tests of src/cpu: detection, the 16-lane vocabulary on every instruction set of the machine,
 // parallel loops, limits. Prints a line for each failure and the counts at the end.
 //
-//     test_cpu [--verbose] [SEED]
+//     test_cpu [--verbose | --bench] [SEED]
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -81,17 +81,25 @@ void test_isa(void) {
 }
 
 int main(int argc, char **argv) {
+    int bench = 0;
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--verbose") == 0)
             verbose = 1;
+        else if (strcmp(argv[i], "--bench") == 0)
+            bench = 1;
         else
             state ^= strtoull(argv[i], NULL, 0) * 0xD1342543DE82EF95u;
+    }
+    if (bench) {
+        bench_cpu();
+        return 0;
     }
     test_isa();
     test_simd();
     test_convert();
     test_math();
     test_limit();
+    test_microkernel();
     test_parallel();
     printf("%d passed, %d failed, %d skipped\n", passed, failed, skipped);
     return failed > 0;

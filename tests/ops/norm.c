@@ -183,3 +183,32 @@ static const char *const scale_shift_cases[] = {
     "fused_dit_residual_layernorm_scale_shift d=200 input=bf16,f32 shift.values=mix",
 };
 BOLIDE_TEST(fused_dit_residual_layernorm_scale_shift, scale_shift_cases);
+
+/* ---- norm and rotation ---------------------------------------------------------------------- */
+
+static const char *const fused_qk_rmsnorm_rope_cases[] = {
+    "fused_qk_rmsnorm_rope qkv=f16,bf16,f32 interleave=0,1 output_fp8=0,1",
+    "fused_qk_rmsnorm_rope qkv=bf16,f32 head_dim=128 num_frame_channels=44 num_height_channels=42 "
+    "num_width_channels=42 num_heads_q=4 num_heads_k=1 num_heads_v=3 interleave=0,1 ppf=5 pph=4",
+    "fused_qk_rmsnorm_rope qkv=f32 head_dim=256 num_frame_channels=86 num_height_channels=0 "
+    "num_width_channels=170 interleave=0,1 b=1 ppf=1000 pph=1 ppw=2 num_heads_q=1 num_heads_k=1",
+    "fused_qk_rmsnorm_rope qkv=f16,f32 head_dim=10 num_frame_channels=4 num_height_channels=4 "
+    "num_width_channels=2 interleave=0,1",
+    "fused_qk_rmsnorm_rope qkv=f32 is_qk_norm=0,1 attention_factor=1,0.5 factor=1,4 low=1 high=6",
+    "fused_qk_rmsnorm_rope qkv=f32 factor=0.5 low=3 high=3 base=500 eps=0.1",
+    "fused_qk_rmsnorm_rope qkv=bf16 output_fp8=1 output_quant_scale=200 v_quant_scale=0.5,1000",
+    "fused_qk_rmsnorm_rope qkv=bf16 qkv.pad=8 q_out.pad=3 k_out.order=0:2:1:3 v_out.pad=1",
+    "fused_qk_rmsnorm_rope qkv=bf16 num_heads_q=0,1 num_heads_k=0,1 num_heads_v=0,1",
+    "fused_qk_rmsnorm_rope b=0,1 ppf=0,1 pph=0,1",
+    "fused_qk_rmsnorm_rope qkv=bf16,f32 qkv.values=nan,inf,mix,zero output_fp8=0,1",
+    "fused_qk_rmsnorm_rope output_quant_scale=2 expect=invalid_argument:output_quant_scale",
+    "fused_qk_rmsnorm_rope v_quant_scale=2 expect=invalid_argument:v_quant_scale",
+    "fused_qk_rmsnorm_rope num_width_channels=22 expect=invalid_argument:num_width_channels",
+    "fused_qk_rmsnorm_rope num_frame_channels=23 num_height_channels=21 "
+    "expect=invalid_argument:num_frame_channels",
+    "fused_qk_rmsnorm_rope head_dim=258 expect=unsupported:head_dim",
+    "fused_qk_rmsnorm_rope factor=0 expect=invalid_argument:factor",
+    "fused_qk_rmsnorm_rope base=-1 expect=invalid_argument:base",
+    "fused_qk_rmsnorm_rope qkv=f16 q_out=bf16 expect=invalid_argument:q_out",
+};
+BOLIDE_TEST(fused_qk_rmsnorm_rope, fused_qk_rmsnorm_rope_cases);

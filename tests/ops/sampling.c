@@ -9,10 +9,10 @@
 static const char *const top_p_sampling_from_probs_cases[] = {
     "top_p_sampling_from_probs n=0,1,7 v=1,2,15,16,17,100,1023,1024,1025",
     "top_p_sampling_from_probs v=5000 n=40 kind=mixed top_p=tensor peak=1,4",
-    "top_p_sampling_from_probs v=32000 n=9 peak=0.1,1,3,8 top_p=0.5,0.9,0.99,0.9999",
+    "top_p_sampling_from_probs v=32000 n=3 peak=0.1,1,3,8 top_p=0.5,0.9,0.99,0.9999",
     "top_p_sampling_from_probs v=128256 n=3 peak=0,1,3 top_p=0.9",
     "top_p_sampling_from_probs v=128256 n=2 kind=ties,sparse,onehot,nan,zero top_p=0.9",
-    "top_p_sampling_from_probs v=40000 n=7 kind=mixed top_p=0,-1,1,2,1e-9,0.3",
+    "top_p_sampling_from_probs v=40000 n=7 kind=mixed top_p=0,1,1e-9,0.3",
     "top_p_sampling_from_probs v=50 n=20 kind=inf,raw top_p=0.5,1",
     "top_p_sampling_from_probs v=400 n=200 kind=mixed",
     "top_p_sampling_from_probs v=300 seed.dtype=i64 offset.dtype=u64 n=30",
@@ -39,7 +39,7 @@ static const char *const top_k_sampling_from_probs_cases[] = {
     "top_k_sampling_from_probs n=0,1,7 v=1,2,17,100,1025 top_k=0,1,2,16,1000",
     "top_k_sampling_from_probs v=5000 n=40 kind=mixed top_k.dtype=i32,i64 valid=given",
     "top_k_sampling_from_probs v=32000 n=8 kind=onehot top_k=1073741824",
-    "top_k_sampling_from_probs v=128256 n=3 peak=0,1,3 top_k=1,50,2048,60000",
+    "top_k_sampling_from_probs v=128256 n=1 peak=0,1,3 top_k=1,50,2048,60000",
     "top_k_sampling_from_probs v=40000 n=7 kind=mixed top_k=20",
 };
 BOLIDE_TEST(top_k_sampling_from_probs, top_k_sampling_from_probs_cases);
@@ -47,7 +47,7 @@ BOLIDE_TEST(top_k_sampling_from_probs, top_k_sampling_from_probs_cases);
 static const char *const min_p_sampling_from_probs_cases[] = {
     "min_p_sampling_from_probs n=0,1,7 v=1,2,17,100,1025 min_p=0,0.1,1",
     "min_p_sampling_from_probs v=5000 n=40 kind=mixed min_p=tensor valid=given",
-    "min_p_sampling_from_probs v=128256 n=3 peak=0,1,3 min_p=-1,0.02,0.5,3",
+    "min_p_sampling_from_probs v=128256 n=1 peak=0,1,3 min_p=-1,0.02,0.5,3",
 };
 BOLIDE_TEST(min_p_sampling_from_probs, min_p_sampling_from_probs_cases);
 
@@ -55,7 +55,7 @@ static const char *const top_k_top_p_sampling_from_probs_cases[] = {
     "top_k_top_p_sampling_from_probs n=0,1,7 v=1,17,100,1025 filter_apply_order=top_k_first,joint",
     "top_k_top_p_sampling_from_probs v=5000 n=70 kind=mixed top_k=tensor top_p=tensor "
     "filter_apply_order=top_k_first,joint valid=given",
-    "top_k_top_p_sampling_from_probs v=128256 n=3 peak=1,3 top_k=50,60000 top_p=0.3,0.9 "
+    "top_k_top_p_sampling_from_probs v=128256 n=1 peak=1,3 top_k=50,60000 top_p=0.3,0.9 "
     "filter_apply_order=top_k_first,joint",
     "top_k_top_p_sampling_from_probs v=32000 n=8 kind=onehot top_k=1073741824 top_p=1",
 };
@@ -66,7 +66,7 @@ static const char *const top_k_top_p_sampling_from_logits_cases[] = {
     "filter_apply_order=top_k_first,joint",
     "top_k_top_p_sampling_from_logits v=5000 n=70 kind=mixed top_k=tensor top_p=tensor "
     "filter_apply_order=top_k_first,joint logits=bf16,f32",
-    "top_k_top_p_sampling_from_logits v=128256 n=3 peak=1,5 top_k=0,50,60000 top_p=0.3,0.9 "
+    "top_k_top_p_sampling_from_logits v=128256 n=1 peak=1,5 top_k=0,50,60000 top_p=0.3,0.9 "
     "filter_apply_order=top_k_first,joint",
     "top_k_top_p_sampling_from_logits v=100 n=5 kind=inf logits=f16,f32 indices=i32 b=9",
 };
@@ -79,6 +79,58 @@ static const char *const sampling_from_logits_cases[] = {
     "sampling_from_logits v=100 n=50 kind=onehot,inf offset.dtype=i64",
 };
 BOLIDE_TEST(sampling_from_logits, sampling_from_logits_cases);
+
+static const char *const softmax_cases[] = {
+    "softmax n=0,1,7 v=0,1,2,15,16,17,100,1025 logits=f16,bf16,f32",
+    "softmax v=5000 n=40 kind=mixed temperature=tensor logits=bf16,f32",
+    "softmax v=300 n=7 kind=mixed temperature=0,-1,0.5,1e-30,1e30,inf logits=f16,f32",
+    "softmax v=300 n=7 kind=mixed out=logits logits=f32 logits.pad=9",
+    "softmax v=300 n=9 temperature.shape=1 logits.pad=3 out.pad=5 logits=bf16",
+    "softmax v=128256 n=2 peak=1,20 logits=bf16,f32",
+    "softmax v=64 n=20 kind=inf logits=f16,f32 temperature=0,1",
+};
+BOLIDE_TEST(softmax, softmax_cases);
+
+static const char *const top_p_renorm_probs_cases[] = {
+    "top_p_renorm_probs n=0,1,7 v=0,1,2,17,100,1025 probs=f16,bf16,f32",
+    "top_p_renorm_probs v=5000 n=70 kind=mixed top_p=tensor",
+    "top_p_renorm_probs v=300 n=70 kind=mixed top_p=tensor probs=f16,bf16",
+    "top_p_renorm_probs v=300 n=7 kind=mixed top_p=0.6 out=probs probs.pad=9",
+    "top_p_renorm_probs v=300 n=9 top_p.shape=1 probs.pad=3 out.pad=5 probs=bf16",
+    "top_p_renorm_probs v=128256 n=2 peak=1,3 top_p=0.9",
+    "top_p_renorm_probs v=50 n=9 kind=inf,raw top_p=0.5,1",
+};
+BOLIDE_TEST(top_p_renorm_probs, top_p_renorm_probs_cases);
+
+static const char *const top_k_renorm_probs_cases[] = {
+    "top_k_renorm_probs n=0,1,7 v=0,1,2,17,100,1025 top_k=0,1,16,5000 probs=f16,bf16,f32",
+    "top_k_renorm_probs v=5000 n=70 kind=mixed top_k.dtype=i32,i64",
+    "top_k_renorm_probs v=300 n=7 kind=mixed top_k=20 out=probs probs.pad=9",
+    "top_k_renorm_probs v=128256 n=2 peak=1,3 top_k=50,50000 probs=bf16,f32",
+};
+BOLIDE_TEST(top_k_renorm_probs, top_k_renorm_probs_cases);
+
+static const char *const top_k_mask_logits_cases[] = {
+    "top_k_mask_logits n=0,1,7 v=0,1,2,17,100,1025 top_k=0,1,16,5000 logits=f16,bf16,f32",
+    "top_k_mask_logits v=5000 n=70 kind=mixed top_k.dtype=i32,i64 logits=f16,f32",
+    "top_k_mask_logits v=300 n=7 kind=mixed top_k=20 out=logits logits.pad=9",
+    "top_k_mask_logits v=300 n=7 kind=inf top_k=1,2,3 logits=f16,f32",
+    "top_k_mask_logits v=128256 n=2 peak=1,3 top_k=50,50000 logits=bf16,f32",
+};
+BOLIDE_TEST(top_k_mask_logits, top_k_mask_logits_cases);
+
+static const char *const chain_speculative_sampling_cases[] = {
+    "chain_speculative_sampling b=0,1,9 n=0,1,5 v=1,2,17,100,1025 draft_token_ids=i32,i64",
+    "chain_speculative_sampling b=40 n=4 v=30 close=0.9,0.5,0 "
+    "maybe_output_accepted_token_num=given maybe_output_emitted_draft_token_num=given",
+    "chain_speculative_sampling b=40 n=4 v=30 outside=3 maybe_output_accepted_token_num=given",
+    "chain_speculative_sampling b=40 n=3 v=50 kind=mixed seed.dtype=i64 offset.dtype=u64 "
+    "maybe_output_emitted_draft_token_num=given",
+    "chain_speculative_sampling b=6 n=3 v=50 draft_probs.pad=3 target_probs.pad=5 "
+    "target_probs.order=1:0:2 draft_token_ids.pad=2 output_token_ids.pad=4",
+    "chain_speculative_sampling b=2 n=3 v=128256",
+};
+BOLIDE_TEST(chain_speculative_sampling, chain_speculative_sampling_cases);
 
 /* Published vectors of the generator (Random123), so that reference and library cannot be wrong
  * together. */

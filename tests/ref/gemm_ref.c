@@ -212,3 +212,49 @@ const ref_op ref_mm_block_quant = {.name = "mm_block_quant",
                                    .rows = quant_rows,
                                    .ref = mm_block_quant_ref,
                                    .flops = product_flops};
+
+/* ---- dense operands ------------------------------------------------------------------------- */
+
+static void product_row(const ref_call *c, const ref_tensor *a, const ref_tensor *b, int64_t row) {
+    ref_tensor *y = ref_out(c, "out");
+    const int64_t m = a->shape[a->ndim - 2], k = a->shape[a->ndim - 1], n = b->shape[b->ndim - 1];
+    const double *x = a->f64 + row * k, *w = b->f64 + row / m * k * n;
+    for (int64_t j = 0; j < n; j++) {
+        double sum = 0;
+        for (int64_t i = 0; i < k; i++)
+            sum += x[i] * w[i * n + j];
+        y->f64[row * n + j] = sum;
+    }
+}
+
+static void mm_bf16_ref(const ref_call *c, int64_t row) {
+    const ref_tensor *b = ref_in(c, "b"), *bias = ref_in(c, "bias");
+    const int64_t n = b->shape[1];
+    product_row(c, ref_in(c, "a"), b, row);
+    for (int64_t j = 0; bias && j < n; j++)
+        ref_out(c, "out")->f64[row * n + j] += bias->f64[j];
+}
+
+static void bmm_bf16_ref(const ref_call *c, int64_t row) {
+    product_row(c, ref_in(c, "A"), ref_in(c, "B"), row);
+}
+
+static int64_t bmm_rows(const ref_call *c) {
+    return ref_dim(c, "b") * ref_dim(c, "m");
+}
+
+static double bmm_flops(const ref_call *c) {
+    return (double)ref_dim(c, "b") * product_flops(c);
+}
+
+const ref_op ref_mm_bf16 = {.name = "mm_bf16",
+                            .defaults = "m=3 n=20 k=64 a=bf16 b.order=1:0",
+                            .rows = quant_rows,
+                            .ref = mm_bf16_ref,
+                            .flops = product_flops};
+
+const ref_op ref_bmm_bf16 = {.name = "bmm_bf16",
+                             .defaults = "b=2 m=3 n=20 k=64 A=bf16 B.order=0:2:1",
+                             .rows = bmm_rows,
+                             .ref = bmm_bf16_ref,
+                             .flops = bmm_flops};

@@ -304,6 +304,18 @@ void ref_fill_limits(ref_call *c, int64_t v) {
     }
 }
 
+/* With indices there are b output rows, and limits and seeds for each. */
+static void dims(ref_call *c) {
+    static const char *const name[] = {"samples", "valid", "top_p", "top_k",
+                                       "min_p",   "seed",  "offset"};
+    if (!ref_given(c, "indices") || !ref_has_dim(c, "b"))
+        return;
+    const int64_t b = ref_dim(c, "b");
+    for (int i = 0; i < 7; i++)
+        if (ref_given(c, name[i]))
+            ref_set_shape(c, name[i], 1, &b);
+}
+
 static void fill(ref_call *c, int logits) {
     ref_tensor *x = ref_values(c, logits ? "logits" : "probs");
     for (int64_t r = 0; r < x->shape[0]; r++)
@@ -337,6 +349,7 @@ static void fill_logits(ref_call *c) {
     const ref_op ref_##op = {.name = #op,                                                          \
                              .defaults = "n=5 v=100 " numbers,                                     \
                              .keys = "kind peak outside",                                          \
+                             .dims = dims,                                                         \
                              .fill = filler,                                                       \
                              .rows = samples,                                                      \
                              .ref = op##_ref,                                                      \
@@ -388,6 +401,7 @@ static ref_verdict gumbel_compare(const ref_call *c, const char *output, char *w
 const ref_op ref_sampling_from_logits = {.name = "sampling_from_logits",
                                          .defaults = "n=5 v=100 seed=1",
                                          .keys = "kind peak outside",
+                                         .dims = dims,
                                          .fill = fill_logits,
                                          .rows = samples,
                                          .ref = gumbel_ref,

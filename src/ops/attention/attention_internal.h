@@ -113,6 +113,7 @@ typedef struct bolide__attention_plan {
         int64_t flags, window_left, use_custom_mask, use_indptr, paged;
         double sm_scale, soft_cap, rope_scale, rope_theta;
         int64_t tile_rows, workers, unit_heads;
+        int64_t q_len; /* tokens of every request; 0: they differ */
         int64_t max_batch, max_items, max_merges, max_slots;
         int64_t worker_start_at, requests_at, items_at, merges_at;   /* in device_int */
         int64_t partial_o_at, partial_ml_at, frequency_at, lanes_at; /* in device */
@@ -198,6 +199,9 @@ bolide_status bolide__attention_check_run(const bolide__call *call,
                                           const bolide__attention_run_args *a);
 bolide__attention_params bolide__attention_fill(const bolide__attention_run_args *a);
 bolide_status bolide__attention_cpu_run(const bolide__call *call, bolide__attention_params *p);
+bolide_status bolide__attention_cuda_run(const bolide__call *call,
+                                         const bolide__attention_plan *plan,
+                                         const bolide__attention_params *p);
 
 /* Bytes of scratch that one CPU lane needs. */
 int64_t bolide__attention_lane_bytes(const struct bolide__attention_frozen *f);

@@ -114,6 +114,12 @@ static bolide_status decode_cpu(const bolide__call *call) {
     return bolide__attention_cpu_run(call, &p);
 }
 
+static bolide_status decode_cuda(const bolide__call *call) {
+    const bolide__attention_run_args a = run_args(call);
+    const bolide__attention_params p = bolide__attention_fill(&a);
+    return bolide__attention_cuda_run(call, (const bolide__attention_plan *)a.plan, &p);
+}
+
 const bolide_op bolide_op_batch_decode = {
     .name = "batch_decode",
     .family = "attention",
@@ -123,6 +129,7 @@ const bolide_op bolide_op_batch_decode = {
     .check = check_run,
     .check_plan = check_plan,
     .cpu = decode_cpu,
+    .cuda = decode_cuda,
     .make_plan = make_plan,
     .plan_magic = MAGIC,
     .plan_min_bytes = sizeof(bolide__attention_plan),

@@ -305,6 +305,7 @@ static bolide_status lay_out(const bolide__call *call, const bolide__attention_p
         .rope_scale = isnan(pr->rope_scale) ? 1 : pr->rope_scale,
         .rope_theta = isnan(pr->rope_theta) ? 1e4 : pr->rope_theta,
         .device_type = call->ctx->device.type,
+        .q_len = pr->q_len_per_req,
     };
     if (cuda)
         choose_cuda(call, pr, f);

@@ -43,7 +43,7 @@ static bolide_status block_quant_check(const bolide__call *call) {
         return BOLIDE_FAIL_ARG(call, "input", "shape",
                                bolide__text("a multiple of 32 columns for %s", format), "%lld",
                                (long long)k);
-    const int64_t bytes = k * bolide__block_bytes(a->format) / 32;
+    const int64_t bytes = k * bolide__weight_block_bytes(a->format) / 32;
     if (a->weight->shape[1] != bytes)
         return BOLIDE_FAIL_ARG(call, "weight", "shape",
                                bolide__text("rows of %lld bytes for %lld numbers as %s",

@@ -62,7 +62,7 @@ BOLIDE_INLINE int64_t dense_dtype(int64_t format) {
  * once whether or not the instruction set fuses. */
 BOLIDE_INLINE void widen_weights(const uint8_t *row, int64_t k, int64_t count, int64_t format,
                                  f32x16 to[2]) {
-    const uint8_t *block = row + k / BLOCK_SIZE * bolide__block_bytes(format);
+    const uint8_t *block = row + k / BLOCK_SIZE * bolide__weight_block_bytes(format);
     if (format == BOLIDE_WEIGHT_Q4_0 || format == BOLIDE_WEIGHT_Q4_1) {
         const bool has_min = format == BOLIDE_WEIGHT_Q4_1;
         const f32x16 d = f16_broadcast(block);
@@ -196,7 +196,7 @@ BOLIDE_INLINE void unpack(const bolide__dot_params *p, int64_t col, int64_t k, i
         const int64_t n = col + j < p->n ? col + j : p->n - 1;
         for (int64_t i = 0; i < depth; i += BLOCK_SIZE) {
             f32x16 v[2];
-            if (p->weight_k) {
+            if (p->gathered) {
                 gather_weights(p, n, k + i, t->w[j] + i);
                 continue;
             }
@@ -243,7 +243,7 @@ BOLIDE_INLINE void piece(const bolide__dot_params *p, int64_t item, int64_t form
     const int64_t col = item / p->m_pieces * COLS;
     const int64_t first = item % p->m_pieces * BOLIDE__DOT_ROWS;
     const int64_t left = p->m - first;
-    if (p->m <= BOLIDE__DOT_FEW && !p->weight_k)
+    if (p->m <= BOLIDE__DOT_FEW && !p->gathered)
         few_rows(p, col, format);
     else
         many_rows(p, col, first, left < BOLIDE__DOT_ROWS ? left : BOLIDE__DOT_ROWS, format);

@@ -81,12 +81,45 @@ BOLIDE_INLINE layout layout_of(int64_t format) {
     return (layout){34, 2, BLOCK_SIGNED, false};
 }
 
-/* The rows of a panel; those behind the last are the last again, and are not stored. */
-BOLIDE_INLINE void find_rows(const bolide__int8_params *p, int64_t col, const uint8_t **row) {
-    for (int i = 0; i < PANEL_ROWS; i++) {
-        const int64_t n = col + i < p->n ? col + i : p->n - 1;
-        row[i] = p->weight + n * p->weight_n;
+/* Sixteen rows of the weight, among them those that make columns [col, col + count) of the output;
+ * lane[i] says where the i-th of these is. A panel at the edge takes rows before col, too, and in a
+ * weight of fewer than 16 rows some twice. */
+typedef struct strip {
+    block_rows rows;
+    int64_t col, count;
+    int lane[PANEL_ROWS];
+} strip;
+
+BOLIDE_INLINE strip find_strip(const bolide__int8_params *p, int64_t col) {
+    strip s = {.col = col, .count = p->n - col < PANEL_ROWS ? p->n - col : PANEL_ROWS};
+    const int64_t first = p->n < PANEL_ROWS ? 0 : col + s.count - PANEL_ROWS;
+    s.rows.step = p->n < 4 ? 0 : p->weight_n;
+    for (int j = 0; j < 4; j++) {
+        const int64_t last = p->n < 4 ? p->n - 1 : p->n - 4;
+        const int64_t want = p->n < 4 ? j : first + 4 * j;
+        s.rows.base[j] = p->weight + (want < last ? want : last) * p->weight_n;
     }
+    for (int i = 0; i < s.count; i++) {
+        const int at = (int)(col - first) + i; /* a lane, unless the weight has few rows */
+        const int behind = at - (int)(p->n - 4);
+        s.lane[i] = p->n < 4                                     ? 4 * at
+                    : p->n < PANEL_ROWS && at / 4 * 4 > p->n - 4 ? at / 4 * 4 + behind
+                                                                 : at;
+    }
+    return s;
+}
+
+BOLIDE_INLINE void store_strip(const bolide__int8_params *p, int64_t row, const strip *s,
+                               f32x16 v) {
+    if (s->count == PANEL_ROWS) {
+        gemm_store(&p->out, row, s->col, PANEL_ROWS, v);
+        return;
+    }
+    float t[PANEL_ROWS], to[PANEL_ROWS] = {0};
+    f32_store(t, v);
+    for (int i = 0; i < s->count; i++)
+        to[i] = t[s->lane[i]];
+    gemm_store(&p->out, row, s->col, s->count, f32_load(to));
 }
 
 /* The chain of one block, as the head of this file says. */
@@ -99,19 +132,28 @@ BOLIDE_INLINE f32x16 add_block(const bolide__int8_params *p, int64_t at, f32x16 
 
 /* ---- one row of activations --------------------------------------------------------------- */
 
-BOLIDE_INLINE void vector_panel(const bolide__int8_params *p, int64_t col, int64_t format) {
+/* The next strip's bytes lie behind this one's: fetched line by line in their order, while this
+ * strip's are read by column, which the chip's own prefetching does not follow. */
+BOLIDE_INLINE void fetch_ahead(const uint8_t *next, int64_t from, int64_t bytes) {
+    for (int64_t at = from; at < from + bytes; at += LINE)
+        __builtin_prefetch((const void *)((uintptr_t)next + (uintptr_t)at));
+}
+
+BOLIDE_INLINE void vector_strip(const bolide__int8_params *p, int64_t col, int64_t format) {
     const layout l = layout_of(format);
-    const uint8_t *row[PANEL_ROWS];
-    find_rows(p, col, row);
+    const strip s = find_strip(p, col);
+    const uint8_t *next =
+        p->weight + (col + PANEL_ROWS < p->n ? col + PANEL_ROWS : col) * p->weight_n;
     f32x16 acc = f32_zero();
     for (int64_t b = 0; b < p->kb; b++) {
         const int64_t at = b * l.bytes;
-        const i32x16 head = block_heads(row, at);
-        const i32x16 sum = block_dot_rows(row, at + l.first, p->q + b * BLOCK_SIZE, l.kind);
+        fetch_ahead(next, at * PANEL_ROWS, l.bytes * PANEL_ROWS);
+        const i32x16 head = block_heads(&s.rows, at);
+        const i32x16 sum = block_dot_rows(&s.rows, at + l.first, p->q + b * BLOCK_SIZE, l.kind);
         const f32x16 min = l.has_min ? f16_of_lanes(i32_shr(head, 16)) : f32_zero();
         acc = add_block(p, b, acc, sum, f16_of_lanes(head), min, l.has_min);
     }
-    gemm_store(&p->out, 0, col, p->n - col, acc);
+    store_strip(p, 0, &s, acc);
 }
 
 /* ---- several rows of activations ---------------------------------------------------------- */
@@ -121,15 +163,15 @@ typedef struct panel {
     float d[DEPTH][PANEL_ROWS], min[DEPTH][PANEL_ROWS];
 } panel;
 
-BOLIDE_INLINE void fill_panel(panel *to, const uint8_t *const *row, int64_t block, int64_t count,
+BOLIDE_INLINE void fill_panel(panel *to, const block_rows *rows, int64_t block, int64_t count,
                               layout l, int vnni) {
     for (int64_t b = 0; b < count; b++) {
         const int64_t at = (block + b) * l.bytes;
-        const i32x16 head = block_heads(row, at);
+        const i32x16 head = block_heads(rows, at);
         f32_store(to->d[b], f16_of_lanes(head));
         if (l.has_min)
             f32_store(to->min[b], f16_of_lanes(i32_shr(head, 16)));
-        block_interleave(to->w[b], row, at + l.first, l.kind, vnni);
+        block_interleave(to->w[b], rows, at + l.first, l.kind, vnni);
     }
 }
 
@@ -157,17 +199,16 @@ BOLIDE_INLINE void panel_tile(const bolide__int8_params *p, const panel *w, int6
         f32_store(acc[i], s[i]);
 }
 
-BOLIDE_INLINE void matrix_panel(const bolide__int8_params *p, int64_t col, int64_t first,
+BOLIDE_INLINE void matrix_strip(const bolide__int8_params *p, int64_t col, int64_t first,
                                 int64_t count, int64_t format) {
     const layout l = layout_of(format);
-    const uint8_t *row[PANEL_ROWS];
+    const strip s = find_strip(p, col);
     float acc[BOLIDE__INT8_ROWS][PANEL_ROWS];
     panel w;
-    find_rows(p, col, row);
     memset(acc, 0, (size_t)count * sizeof acc[0]);
     for (int64_t block = 0; block < p->kb; block += DEPTH) {
         const int64_t blocks = p->kb - block < DEPTH ? p->kb - block : DEPTH;
-        fill_panel(&w, row, block, blocks, l, 0);
+        fill_panel(&w, &s.rows, block, blocks, l, 0);
         int64_t i = 0;
         for (; i + ROWS <= count; i += ROWS)
             panel_tile(p, &w, first + i, block, blocks, ROWS, l, acc + i);
@@ -175,7 +216,7 @@ BOLIDE_INLINE void matrix_panel(const bolide__int8_params *p, int64_t col, int64
             panel_tile(p, &w, first + i, block, blocks, 1, l, acc + i);
     }
     for (int64_t i = 0; i < count; i++)
-        gemm_store(&p->out, first + i, col, p->n - col, f32_load(acc[i]));
+        store_strip(p, first + i, &s, f32_load(acc[i]));
 }
 
 /* ---- pieces ------------------------------------------------------------------------------- */
@@ -185,9 +226,9 @@ BOLIDE_INLINE void piece(const bolide__int8_params *p, int64_t item, int64_t for
     const int64_t first = item % p->m_pieces * BOLIDE__INT8_ROWS;
     const int64_t left = p->m - first;
     if (p->m == 1)
-        vector_panel(p, col, format);
+        vector_strip(p, col, format);
     else
-        matrix_panel(p, col, first, left < BOLIDE__INT8_ROWS ? left : BOLIDE__INT8_ROWS, format);
+        matrix_strip(p, col, first, left < BOLIDE__INT8_ROWS ? left : BOLIDE__INT8_ROWS, format);
 }
 
 void BOLIDE_ISA(int8_pieces)(void *arg, int64_t begin, int64_t end, int worker) {

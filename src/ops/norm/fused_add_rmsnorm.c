@@ -25,11 +25,16 @@ static const bolide_param add_rows[] = {
 };
 #undef A
 
-static bolide_status add_cpu(const bolide__call *call, float weight_bias) {
+static bolide__rmsnorm_params add_params(const bolide__call *call, float weight_bias) {
     const bolide_fused_add_rmsnorm_args *a = call->args;
     bolide__rmsnorm_params p =
         bolide__rmsnorm_fill(a->input, a->residual, a->weight, a->input, a->eps);
     p.weight_bias = weight_bias;
+    return p;
+}
+
+static bolide_status add_cpu(const bolide__call *call, float weight_bias) {
+    bolide__rmsnorm_params p = add_params(call, weight_bias);
     bolide__parallel_for(call->ctx, p.rows, bolide__row_grain(p.d),
                          BOLIDE_CPU_PICK(fused_add_rmsnorm_rows), &p);
     return BOLIDE_OK;
@@ -43,12 +48,23 @@ static bolide_status gemma_fused_add_rmsnorm_cpu(const bolide__call *call) {
     return add_cpu(call, 1.0f);
 }
 
+static bolide_status fused_add_rmsnorm_cuda(const bolide__call *call) {
+    const bolide__rmsnorm_params p = add_params(call, -0.0f);
+    return bolide__rmsnorm_launch(call, &p, 0);
+}
+
+static bolide_status gemma_fused_add_rmsnorm_cuda(const bolide__call *call) {
+    const bolide__rmsnorm_params p = add_params(call, 1.0f);
+    return bolide__rmsnorm_launch(call, &p, 0);
+}
+
 const bolide_op bolide_op_fused_add_rmsnorm = {
     .name = "fused_add_rmsnorm",
     .family = "norm",
     .doc = "residual += input; input = rmsnorm(residual, weight)",
     .run = BOLIDE_ENTRY(bolide_fused_add_rmsnorm_args, add_rows),
     .cpu = fused_add_rmsnorm_cpu,
+    .cuda = fused_add_rmsnorm_cuda,
 };
 
 const bolide_op bolide_op_gemma_fused_add_rmsnorm = {
@@ -57,6 +73,7 @@ const bolide_op bolide_op_gemma_fused_add_rmsnorm = {
     .doc = "fused_add_rmsnorm with 1 + weight in the place of weight",
     .run = BOLIDE_ENTRY(bolide_gemma_fused_add_rmsnorm_args, add_rows),
     .cpu = gemma_fused_add_rmsnorm_cpu,
+    .cuda = gemma_fused_add_rmsnorm_cuda,
 };
 
 bolide_status bolide_fused_add_rmsnorm(const bolide_context *ctx,
@@ -84,15 +101,25 @@ static const bolide_param quant_rows[] = {
 };
 #undef A
 
-static bolide_status fused_add_rmsnorm_quant_cpu(const bolide__call *call) {
+static bolide__rmsnorm_params quant_params(const bolide__call *call) {
     const bolide_fused_add_rmsnorm_quant_args *a = call->args;
     bolide__rmsnorm_params p =
         bolide__rmsnorm_fill(a->input, a->residual, a->weight, a->out, a->eps);
     p.out_scale = bolide__scalar_of(a->scale, a->scale_tensor, 1.0f);
     p.out_divides = 1;
+    return p;
+}
+
+static bolide_status fused_add_rmsnorm_quant_cpu(const bolide__call *call) {
+    bolide__rmsnorm_params p = quant_params(call);
     bolide__parallel_for(call->ctx, p.rows, bolide__row_grain(p.d),
                          BOLIDE_CPU_PICK(rmsnorm_scaled_rows), &p);
     return BOLIDE_OK;
+}
+
+static bolide_status fused_add_rmsnorm_quant_cuda(const bolide__call *call) {
+    const bolide__rmsnorm_params p = quant_params(call);
+    return bolide__rmsnorm_launch(call, &p, BOLIDE__RMSNORM_SCALED);
 }
 
 const bolide_op bolide_op_fused_add_rmsnorm_quant = {
@@ -101,6 +128,7 @@ const bolide_op bolide_op_fused_add_rmsnorm_quant = {
     .doc = "residual += input; out = rmsnorm(residual, weight) / scale in 8 bits",
     .run = BOLIDE_ENTRY(bolide_fused_add_rmsnorm_quant_args, quant_rows),
     .cpu = fused_add_rmsnorm_quant_cpu,
+    .cuda = fused_add_rmsnorm_quant_cuda,
 };
 
 bolide_status bolide_fused_add_rmsnorm_quant(const bolide_context *ctx,
@@ -133,7 +161,7 @@ static bolide_status block_quant_check(const bolide__call *call) {
                            (long long)d);
 }
 
-static bolide_status block_quant_cpu(const bolide__call *call) {
+static bolide__rmsnorm_params block_quant_params(const bolide__call *call) {
     const bolide_fused_add_rmsnorm_fp8_block_quant_args *a = call->args;
     bolide__rmsnorm_params p =
         bolide__rmsnorm_fill(a->input, a->residual, a->weight, a->out, a->eps);
@@ -141,9 +169,19 @@ static bolide_status block_quant_cpu(const bolide__call *call) {
     p.block_scale = bolide__data(a->block_scale);
     p.block_scale_b = bolide__stride(a->block_scale, 0);
     p.block_scale_n = bolide__stride(a->block_scale, 1);
+    return p;
+}
+
+static bolide_status block_quant_cpu(const bolide__call *call) {
+    bolide__rmsnorm_params p = block_quant_params(call);
     bolide__parallel_for(call->ctx, p.rows, bolide__row_grain(p.d),
                          BOLIDE_CPU_PICK(rmsnorm_block_quant_rows), &p);
     return BOLIDE_OK;
+}
+
+static bolide_status block_quant_cuda(const bolide__call *call) {
+    const bolide__rmsnorm_params p = block_quant_params(call);
+    return bolide__rmsnorm_launch(call, &p, BOLIDE__RMSNORM_BLOCKS);
 }
 
 const bolide_op bolide_op_fused_add_rmsnorm_fp8_block_quant = {
@@ -154,6 +192,7 @@ const bolide_op bolide_op_fused_add_rmsnorm_fp8_block_quant = {
     .run = BOLIDE_ENTRY(bolide_fused_add_rmsnorm_fp8_block_quant_args, block_quant_rows),
     .check = block_quant_check,
     .cpu = block_quant_cpu,
+    .cuda = block_quant_cuda,
 };
 
 bolide_status
@@ -179,15 +218,25 @@ static const bolide_param scaled_rows[] = {
 };
 #undef A
 
-static bolide_status rms_norm_add_residual_cpu(const bolide__call *call) {
+static bolide__rmsnorm_params scaled_params(const bolide__call *call) {
     const bolide_rms_norm_add_residual_args *a = call->args;
     bolide__rmsnorm_params p = bolide__rmsnorm_fill(a->x, a->residual, a->weight, a->x_out, a->eps);
     p.in_scale = bolide__scalar_of(a->x_in_scale, a->x_in_scale_tensor, 1.0f);
     p.out_scale = bolide__scalar_of(a->x_out_scale, a->x_out_scale_tensor, 1.0f);
     p.out_bounded = a->x_out_scale_tensor || !isnan(a->x_out_scale);
+    return p;
+}
+
+static bolide_status rms_norm_add_residual_cpu(const bolide__call *call) {
+    bolide__rmsnorm_params p = scaled_params(call);
     bolide__parallel_for(call->ctx, p.rows, bolide__row_grain(p.d),
                          BOLIDE_CPU_PICK(rmsnorm_scaled_rows), &p);
     return BOLIDE_OK;
+}
+
+static bolide_status rms_norm_add_residual_cuda(const bolide__call *call) {
+    const bolide__rmsnorm_params p = scaled_params(call);
+    return bolide__rmsnorm_launch(call, &p, BOLIDE__RMSNORM_SCALED);
 }
 
 const bolide_op bolide_op_rms_norm_add_residual = {
@@ -197,6 +246,7 @@ const bolide_op bolide_op_rms_norm_add_residual = {
            "tensor of its own dtype",
     .run = BOLIDE_ENTRY(bolide_rms_norm_add_residual_args, scaled_rows),
     .cpu = rms_norm_add_residual_cpu,
+    .cuda = rms_norm_add_residual_cuda,
 };
 
 bolide_status bolide_rms_norm_add_residual(const bolide_context *ctx,

@@ -7,6 +7,7 @@
 #define BOLIDE_OPS_NORM_INTERNAL_H
 
 #ifndef __CUDACC_RTC__
+#include "core/op.h"
 #include "cpu/cpu.h"
 #endif
 
@@ -64,6 +65,38 @@ typedef struct bolide__layernorm_params {
     int64_t h, d;
     float eps;
 } bolide__layernorm_params;
+/* What the device kernel does besides: the last two steps of the formula, block quantisation. */
+enum bolide__rmsnorm_flags {
+    BOLIDE__RMSNORM_SILU = 1,
+    BOLIDE__RMSNORM_SCALED = 2,
+    BOLIDE__RMSNORM_BLOCKS = 4
+};
+
+#define BOLIDE__QK_ROPE_MAX_PAIRS 128
+
+/* q, k or v of fused_qk_rmsnorm_rope. Strides are in elements, the last dimension is contiguous. */
+typedef struct bolide__qk_rope_side {
+    const void *weight; /* [heads * d]; NULL: copied, neither normalised nor turned */
+    void *out;          /* [b, s, heads, d] */
+    int64_t out_b, out_s, out_h;
+    int64_t first; /* channel of a token of qkv at which it begins */
+    int64_t heads;
+    float factor; /* of the result */
+} bolide__qk_rope_side;
+
+typedef struct bolide__qk_rope_params {
+    const void *qkv; /* [b, s, (heads of q, k and v) * d] */
+    int64_t qkv_b, qkv_s;
+    int64_t dtype, out_dtype;
+    bolide__qk_rope_side side[3]; /* q, k, v */
+    int64_t b, s, d;              /* s = frames * pph * ppw */
+    int64_t pph, ppw;
+    int64_t frame_pairs, height_pairs; /* pairs of a head that these turn; the width the rest */
+    int32_t interleave;
+    int32_t normalise; /* 0: q and k are only turned */
+    float eps;
+    double freq[BOLIDE__QK_ROPE_MAX_PAIRS]; /* radians a position, d/2 of them */
+} bolide__qk_rope_params;
 
 #ifndef __CUDACC_RTC__
 static inline bolide__rmsnorm_params bolide__rmsnorm_fill(const bolide_tensor *input,
@@ -111,7 +144,13 @@ BOLIDE_CPU_KERNEL(rmsnorm_block_quant_rows, ROWS);
 BOLIDE_CPU_KERNEL(layernorm_rows, ROWS);
 BOLIDE_CPU_KERNEL(layernorm_quant_rows, ROWS);
 BOLIDE_CPU_KERNEL(dit_layernorm_rows, ROWS);
+
+/* arg is a bolide__qk_rope_params; items are tokens of all requests. */
+BOLIDE_CPU_KERNEL(qk_rmsnorm_rope_tokens, ROWS);
 #undef ROWS
+
+bolide_status bolide__rmsnorm_launch(const bolide__call *call, const bolide__rmsnorm_params *p,
+                                     int64_t flags);
 #endif
 
 #endif

@@ -40,12 +40,23 @@ static bolide_status gemma_rmsnorm_cpu(const bolide__call *call) {
     return run_cpu(call, fill(call, 1));
 }
 
+static bolide_status rmsnorm_cuda(const bolide__call *call) {
+    const bolide__rmsnorm_params p = fill(call, 0);
+    return bolide__rmsnorm_launch(call, &p, 0);
+}
+
+static bolide_status gemma_rmsnorm_cuda(const bolide__call *call) {
+    const bolide__rmsnorm_params p = fill(call, 1);
+    return bolide__rmsnorm_launch(call, &p, 0);
+}
+
 const bolide_op bolide_op_rmsnorm = {
     .name = "rmsnorm",
     .family = "norm",
     .doc = "out = input / sqrt(mean(input^2) + eps) * weight, row by row",
     .run = BOLIDE_ENTRY(bolide_rmsnorm_args, rmsnorm_rows),
     .cpu = rmsnorm_cpu,
+    .cuda = rmsnorm_cuda,
 };
 
 const bolide_op bolide_op_gemma_rmsnorm = {
@@ -54,6 +65,7 @@ const bolide_op bolide_op_gemma_rmsnorm = {
     .doc = "rmsnorm with 1 + weight in the place of weight",
     .run = BOLIDE_ENTRY(bolide_gemma_rmsnorm_args, rmsnorm_rows),
     .cpu = gemma_rmsnorm_cpu,
+    .cuda = gemma_rmsnorm_cuda,
 };
 
 bolide_status bolide_rmsnorm(const bolide_context *ctx, const bolide_rmsnorm_args *args,

@@ -1,58 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // RMS norm and its relatives on the CPU. A row is read twice: once from memory for the sum of its
-// squares, once from cache to be scaled and stored. The sum runs in four groups of 16 lanes, which
-// hides the latency of the addition, and is folded in a fixed order, so that neither the number of
-// threads nor the instruction set changes a bit. Memory bandwidth is the limit.
+// squares (rms_lanes.h), once from cache to be scaled and stored. Memory bandwidth is the limit.
 
 #include <float.h>
-#include <stdbool.h>
 
-#include "cpu/simd.h"
-#include "ops/norm/norm_internal.h"
-
-/* What an instance of the body below works on: the dtype of each tensor, and the steps. They are
- * constants after inlining, so what an operator does not have costs nothing. Instances for any
- * dtypes read those from the parameters and choose conversions 16 values at a time. */
-typedef struct form {
-    int64_t input, residual, weight, out; /* no residual: 0 */
-    bool scaled, silu;
-} form;
-
-/* One row, and what is the same for all rows of a call. */
-typedef struct row {
-    const void *input, *weight;
-    void *residual, *out;
-    f32x16 in_scale, out_scale, bias;
-    float limit;
-} row;
-
-/* x in lanes i ... i+15, of which left exist. */
-BOLIDE_INLINE f32x16 x_lanes(form f, const row *r, int64_t i, int64_t left) {
-    f32x16 x = lanes_load(r->input, f.input, i, left);
-    if (f.scaled)
-        x = f32_mul(x, r->in_scale);
-    return f.residual ? f32_add(x, lanes_load(r->residual, f.residual, i, left)) : x;
-}
-
-/* 1 / sqrt(mean(x^2) + eps). */
-BOLIDE_INLINE float inverse_rms(form f, const row *r, int64_t d, float eps) {
-    f32x16 sum[4] = {f32_zero(), f32_zero(), f32_zero(), f32_zero()};
-    int64_t i = 0;
-    for (; i + 64 <= d; i += 64) {
-        BOLIDE_UNROLL
-        for (int k = 0; k < 4; k++) {
-            const f32x16 x = x_lanes(f, r, i + 16 * k, 16);
-            sum[k] = f32_fma(x, x, sum[k]);
-        }
-    }
-    for (; i < d; i += 16) {
-        const f32x16 x = x_lanes(f, r, i, d - i);
-        sum[0] = f32_fma(x, x, sum[0]);
-    }
-    const f32x16 all = f32_add(f32_add(sum[0], sum[1]), f32_add(sum[2], sum[3]));
-    return 1.0f / sqrtf(f32_sum(all) / (float)d + eps);
-}
+#include "ops/norm/rms_lanes.h"
 
 /* y, for the given 1 / rms; the residual is updated on the way. */
 BOLIDE_INLINE f32x16 y_lanes(form f, const row *r, f32x16 rms, int64_t i, int64_t left) {
@@ -107,7 +60,7 @@ BOLIDE_INLINE void rows(const bolide__rmsnorm_params *p, int64_t begin, int64_t 
 
 /* ---- instances ------------------------------------------------------------------------------ */
 
-/* In a form for one_dtype: the dtype of input. The weight always has it. */
+/* In a form: the dtype of input, which the weight then has too. */
 enum { SAME = -1 };
 
 BOLIDE_INLINE form with_dtype(form f, int64_t t) {
@@ -117,46 +70,56 @@ BOLIDE_INLINE form with_dtype(form f, int64_t t) {
     return f;
 }
 
-BOLIDE_INLINE void one_dtype(const bolide__rmsnorm_params *p, int64_t begin, int64_t end, form f) {
-    if (p->input.dtype == BOLIDE_F16)
-        rows(p, begin, end, with_dtype(f, BOLIDE_F16));
-    else if (p->input.dtype == BOLIDE_BF16)
-        rows(p, begin, end, with_dtype(f, BOLIDE_BF16));
-    else
+/* Where the conversions of the narrow dtypes are calls anyway, one instance does for all. */
+BOLIDE_INLINE void by_dtype(const bolide__rmsnorm_params *p, int64_t begin, int64_t end, form f) {
+    if (p->input.dtype == BOLIDE_F32)
         rows(p, begin, end, with_dtype(f, BOLIDE_F32));
+    else if (!BOLIDE_SIMD_HAS_F16)
+        rows(p, begin, end, with_dtype(f, p->input.dtype));
+    else if (p->input.dtype == BOLIDE_F16)
+        rows(p, begin, end, with_dtype(f, BOLIDE_F16));
+    else
+        rows(p, begin, end, with_dtype(f, BOLIDE_BF16));
 }
 
 void BOLIDE_ISA(rmsnorm_rows)(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
-    one_dtype(arg, begin, end, (form){.out = SAME});
+    by_dtype(arg, begin, end, (form){.out = SAME});
 }
 
 void BOLIDE_ISA(fused_add_rmsnorm_rows)(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
-    one_dtype(arg, begin, end, (form){.residual = SAME, .out = SAME});
+    by_dtype(arg, begin, end, (form){.residual = SAME, .out = SAME});
 }
+
+/* What follows has instances for the dtypes that models use; others choose their conversions as
+ * they go, 16 values at a time. */
 
 void BOLIDE_ISA(rmsnorm_silu_rows)(void *arg, int64_t begin, int64_t end, int worker) {
     const bolide__rmsnorm_params *p = arg;
     (void)worker;
-    if (p->out.dtype == p->input.dtype)
-        one_dtype(p, begin, end, (form){.out = SAME, .silu = true});
+    if (BOLIDE_SIMD_HAS_F16 && p->input.dtype == BOLIDE_BF16 && p->out.dtype == BOLIDE_BF16)
+        rows(p, begin, end, with_dtype((form){.out = SAME, .silu = true}, BOLIDE_BF16));
     else
-        rows(p, begin, end, (form){p->input.dtype, 0, p->weight_dtype, p->out.dtype, .silu = true});
+        rows(p, begin, end, with_dtype((form){.out = p->out.dtype, .silu = true}, p->input.dtype));
 }
 
-/* The quantised operators have instances for e4m3; other mixtures choose their conversions as they
- * go, 16 values at a time. */
 void BOLIDE_ISA(rmsnorm_scaled_rows)(void *arg, int64_t begin, int64_t end, int worker) {
     const bolide__rmsnorm_params *p = arg;
     const int64_t in = p->input.dtype, residual = p->residual.data ? p->residual.dtype : 0;
-    const bool uniform = (in & (BOLIDE_F16 | BOLIDE_BF16 | BOLIDE_F32)) && p->weight_dtype == in &&
-                         p->out.dtype == BOLIDE_F8_E4M3FN;
+    const form f = {.out = BOLIDE_F8_E4M3FN, .scaled = true};
+    const form sum = {.residual = SAME, .out = BOLIDE_F8_E4M3FN, .scaled = true};
+    const bool usual = BOLIDE_SIMD_HAS_F16 && (in == BOLIDE_F16 || in == BOLIDE_BF16) &&
+                       p->weight_dtype == in && p->out.dtype == BOLIDE_F8_E4M3FN;
     (void)worker;
-    if (uniform && residual == 0)
-        one_dtype(p, begin, end, (form){.out = BOLIDE_F8_E4M3FN, .scaled = true});
-    else if (uniform && residual == in)
-        one_dtype(p, begin, end, (form){.residual = SAME, .out = BOLIDE_F8_E4M3FN, .scaled = true});
+    if (usual && residual == 0 && in == BOLIDE_BF16)
+        rows(p, begin, end, with_dtype(f, BOLIDE_BF16));
+    else if (usual && residual == 0)
+        rows(p, begin, end, with_dtype(f, BOLIDE_F16));
+    else if (usual && residual == in && in == BOLIDE_BF16)
+        rows(p, begin, end, with_dtype(sum, BOLIDE_BF16));
+    else if (usual && residual == in)
+        rows(p, begin, end, with_dtype(sum, BOLIDE_F16));
     else
         rows(p, begin, end, (form){in, residual, p->weight_dtype, p->out.dtype, .scaled = true});
 }
@@ -200,10 +163,8 @@ BOLIDE_INLINE void block_quant_rows(const bolide__rmsnorm_params *p, int64_t beg
 void BOLIDE_ISA(rmsnorm_block_quant_rows)(void *arg, int64_t begin, int64_t end, int worker) {
     const bolide__rmsnorm_params *p = arg;
     (void)worker;
-    if (p->input.dtype == BOLIDE_F16)
-        block_quant_rows(p, begin, end, BOLIDE_F16);
-    else if (p->input.dtype == BOLIDE_BF16)
+    if (BOLIDE_SIMD_HAS_F16 && p->input.dtype == BOLIDE_BF16)
         block_quant_rows(p, begin, end, BOLIDE_BF16);
     else
-        block_quant_rows(p, begin, end, BOLIDE_F32);
+        block_quant_rows(p, begin, end, p->input.dtype);
 }

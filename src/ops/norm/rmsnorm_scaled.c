@@ -26,14 +26,24 @@ static const bolide_param quant_rows[] = {
 };
 #undef A
 
-static bolide_status rmsnorm_quant_cpu(const bolide__call *call) {
+static bolide__rmsnorm_params quant_params(const bolide__call *call) {
     const bolide_rmsnorm_quant_args *a = call->args;
     bolide__rmsnorm_params p = bolide__rmsnorm_fill(a->input, NULL, a->weight, a->out, a->eps);
     p.out_scale = bolide__scalar_of(a->scale, a->scale_tensor, 1.0f);
     p.out_divides = 1;
+    return p;
+}
+
+static bolide_status rmsnorm_quant_cpu(const bolide__call *call) {
+    bolide__rmsnorm_params p = quant_params(call);
     bolide__parallel_for(call->ctx, p.rows, bolide__row_grain(p.d),
                          BOLIDE_CPU_PICK(rmsnorm_scaled_rows), &p);
     return BOLIDE_OK;
+}
+
+static bolide_status rmsnorm_quant_cuda(const bolide__call *call) {
+    const bolide__rmsnorm_params p = quant_params(call);
+    return bolide__rmsnorm_launch(call, &p, BOLIDE__RMSNORM_SCALED);
 }
 
 const bolide_op bolide_op_rmsnorm_quant = {
@@ -42,6 +52,7 @@ const bolide_op bolide_op_rmsnorm_quant = {
     .doc = "out = rmsnorm(input, weight) / scale in 8 bits",
     .run = BOLIDE_ENTRY(bolide_rmsnorm_quant_args, quant_rows),
     .cpu = rmsnorm_quant_cpu,
+    .cuda = rmsnorm_quant_cuda,
 };
 
 bolide_status bolide_rmsnorm_quant(const bolide_context *ctx, const bolide_rmsnorm_quant_args *args,
@@ -61,12 +72,22 @@ static const bolide_param silu_rows[] = {
 };
 #undef A
 
-static bolide_status fused_rmsnorm_silu_cpu(const bolide__call *call) {
+static bolide__rmsnorm_params silu_params(const bolide__call *call) {
     const bolide_fused_rmsnorm_silu_args *a = call->args;
     bolide__rmsnorm_params p = bolide__rmsnorm_fill(a->input, NULL, a->weight, a->out, a->eps);
+    return p;
+}
+
+static bolide_status fused_rmsnorm_silu_cpu(const bolide__call *call) {
+    bolide__rmsnorm_params p = silu_params(call);
     bolide__parallel_for(call->ctx, p.rows, bolide__row_grain(p.d),
                          BOLIDE_CPU_PICK(rmsnorm_silu_rows), &p);
     return BOLIDE_OK;
+}
+
+static bolide_status fused_rmsnorm_silu_cuda(const bolide__call *call) {
+    const bolide__rmsnorm_params p = silu_params(call);
+    return bolide__rmsnorm_launch(call, &p, BOLIDE__RMSNORM_SILU);
 }
 
 const bolide_op bolide_op_fused_rmsnorm_silu = {
@@ -75,6 +96,7 @@ const bolide_op bolide_op_fused_rmsnorm_silu = {
     .doc = "out = silu(rmsnorm(input, weight))",
     .run = BOLIDE_ENTRY(bolide_fused_rmsnorm_silu_args, silu_rows),
     .cpu = fused_rmsnorm_silu_cpu,
+    .cuda = fused_rmsnorm_silu_cuda,
 };
 
 bolide_status bolide_fused_rmsnorm_silu(const bolide_context *ctx,
@@ -98,15 +120,25 @@ static const bolide_param rms_norm_rows[] = {
 };
 #undef A
 
-static bolide_status rms_norm_cpu(const bolide__call *call) {
+static bolide__rmsnorm_params rms_norm_params(const bolide__call *call) {
     const bolide_rms_norm_args *a = call->args;
     bolide__rmsnorm_params p = bolide__rmsnorm_fill(a->x, NULL, a->weight, a->out, a->eps);
     p.in_scale = bolide__scalar_of(a->in_scale, a->in_scale_tensor, 1.0f);
     p.out_scale = bolide__scalar_of(a->out_scale, a->out_scale_tensor, 1.0f);
     p.out_bounded = a->out_scale_tensor || !isnan(a->out_scale);
+    return p;
+}
+
+static bolide_status rms_norm_cpu(const bolide__call *call) {
+    bolide__rmsnorm_params p = rms_norm_params(call);
     bolide__parallel_for(call->ctx, p.rows, bolide__row_grain(p.d),
                          BOLIDE_CPU_PICK(rmsnorm_scaled_rows), &p);
     return BOLIDE_OK;
+}
+
+static bolide_status rms_norm_cuda(const bolide__call *call) {
+    const bolide__rmsnorm_params p = rms_norm_params(call);
+    return bolide__rmsnorm_launch(call, &p, BOLIDE__RMSNORM_SCALED);
 }
 
 const bolide_op bolide_op_rms_norm = {
@@ -115,6 +147,7 @@ const bolide_op bolide_op_rms_norm = {
     .doc = "out = rmsnorm(x * in_scale, weight) * out_scale, each tensor of its own dtype",
     .run = BOLIDE_ENTRY(bolide_rms_norm_args, rms_norm_rows),
     .cpu = rms_norm_cpu,
+    .cuda = rms_norm_cuda,
 };
 
 bolide_status bolide_rms_norm(const bolide_context *ctx, const bolide_rms_norm_args *args,

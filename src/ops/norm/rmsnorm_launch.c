@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Launches rmsnorm.cu for every operator of the RMS family: chooses how a row is spread over
+// threads, and how many blocks walk over the rows.
+
+#include "cuda/cuda.h"
+#include "ops/norm/norm_internal.h"
+
+/* How a row of so many chunks is spread: threads a row, chunks a thread (0: it is read twice), rows
+ * a block. It depends on the row alone, so that a row has the same bits in every batch. Up to 128
+ * chunks a row stays within a warp, whose sum needs no barrier; beyond, two chunks a thread leave
+ * few threads idle and few registers taken. */
+typedef struct layout {
+    int32_t threads, per, rows;
+} layout;
+
+static layout layout_of(int64_t chunks) {
+    if (chunks <= 32) {
+        const int32_t threads = chunks <= 8 ? 8 : chunks <= 16 ? 16 : 32;
+        return (layout){threads, 1, 128 / threads};
+    }
+    if (chunks <= 128)
+        return (layout){32, chunks <= 64 ? 2 : 4, 4};
+    if (chunks > 4096)
+        return (layout){1024, 0, 1};
+    const int32_t per = chunks <= 1024 ? 2 : 4;
+    return (layout){(int32_t)((chunks + 32 * per - 1) / (32 * per)) * 32, per, 1};
+}
+
+/* Threads of a multiprocessor that are busy at once; with one row loaded ahead they have more bytes
+ * on their way than the memory's latency needs. */
+enum { RESIDENT_THREADS = 1536 };
+
+/* A tensor's address and strides in units of its element: the lowest set bit bounds a load. Strides
+ * count even where there is one row. */
+static uint64_t alignment(const bolide__rows *t) {
+    if (!t->data)
+        return 0;
+    return (uint64_t)(uintptr_t)t->data / (uint64_t)t->bytes | (uint64_t)t->n | (uint64_t)t->h;
+}
+
+static int64_t widest(const bolide__rmsnorm_params *p, int64_t weight_bytes) {
+    int64_t bytes = p->input.bytes > weight_bytes ? p->input.bytes : weight_bytes;
+    bytes = p->out.bytes > bytes ? p->out.bytes : bytes;
+    return p->residual.data && p->residual.bytes > bytes ? p->residual.bytes : bytes;
+}
+
+bolide_status bolide__rmsnorm_launch(const bolide__call *call, const bolide__rmsnorm_params *p,
+                                     int64_t flags) {
+    const int64_t weight_bytes = p->weight_dtype == BOLIDE_F32 ? 4 : 2;
+    const int64_t chunk = 16 / widest(p, weight_bytes);
+    const int64_t chunks = (p->d + chunk - 1) / chunk;
+    const layout l = layout_of(chunks);
+    const uint64_t bits = alignment(&p->input) | alignment(&p->residual) | alignment(&p->out) |
+                          alignment(&p->normed) | (uintptr_t)p->weight / (uint64_t)weight_bytes |
+                          (uint64_t)p->d | (uint64_t)chunk;
+    bolide__spec s = BOLIDE_SPEC("norm/rmsnorm.cu", "bolide_rmsnorm");
+    bolide__spec_add(&s, "INPUT", p->input.dtype); /* rmsnorm has one dtype in all four: 3 values */
+    bolide__spec_add(&s, "RESIDUAL", p->residual.dtype);
+    bolide__spec_add(&s, "WEIGHT", p->weight_dtype);
+    bolide__spec_add(&s, "OUT", p->out.dtype);
+    bolide__spec_add(&s, "FLAGS", flags);
+    bolide__spec_add(&s, "VEC", (int64_t)(bits & -bits)); /* 4 values for 16-bit types */
+    bolide__spec_add(&s, "THREADS", l.threads); /* 8, 16, and multiples of 32 up to 1024 */
+    bolide__spec_add(&s, "PER", l.per);         /* follows from d, as ROWS does */
+    bolide__spec_add(&s, "ROWS", l.rows);
+    /* Each block has the same number of rows, but for the last. */
+    const int32_t block = l.threads * l.rows;
+    const int64_t blocks = (p->rows + l.rows - 1) / l.rows;
+    const int64_t resident = bolide__cuda_limits_of(call->ctx)->sm_count *
+                             (int64_t)(block < RESIDENT_THREADS ? RESIDENT_THREADS / block : 1);
+    const int64_t turns = (blocks + resident - 1) / resident;
+    const bolide__grid g = {.x = (blocks + turns - 1) / turns, .block = block};
+    return bolide__cuda_launch(call, &s, &g, p, sizeof *p);
+}
