@@ -11,6 +11,7 @@
 #include "core/env.h"
 #include "cpu/cpu.h"
 #include "cpu/cpu_limit.h"
+#include "cuda/compile.h"
 #include "json.h"
 #include "machine.h"
 
@@ -74,6 +75,22 @@ static void say_cpu(report *r) {
         say(r, "cgroup_cpus", "no quota");
 }
 
+static void say_cuda_line(void *arg, const char *text) {
+    report *r = arg;
+    if (r->as_json)
+        json_string(&r->j, NULL, text);
+    else
+        printf("%-20s %s\n", "cuda", text);
+}
+
+static void say_cuda(report *r) {
+    if (r->as_json)
+        json_open(&r->j, "cuda", '[');
+    bolide__cuda_doctor(say_cuda_line, r);
+    if (r->as_json)
+        json_close(&r->j, ']');
+}
+
 static void say_environment(report *r) {
     static const char *const names[] = {"BOLIDE_LOG",        "BOLIDE_ISA",   "BOLIDE_CACHE_DIR",
                                         "BOLIDE_KERNEL_DIR", "BOLIDE_NVRTC", "XDG_CACHE_HOME",
@@ -94,6 +111,7 @@ int command_doctor(int argc, char **argv) {
     say(&r, "version", bolide_version());
     say_number(&r, "operators", bolide_op_count());
     say_cpu(&r);
+    say_cuda(&r);
     say_environment(&r);
     if (r.as_json) {
         json_close(&r.j, '}');

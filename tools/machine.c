@@ -30,8 +30,10 @@ static void cpu_name(char *text, size_t bytes) {
 }
 
 void machine_name(const bolide_context *ctx, char *text, size_t bytes) {
-    (void)ctx;
-    cpu_name(text, bytes);
+    if (ctx && ctx->device.type == BOLIDE_CUDA)
+        (void)snprintf(text, bytes, "%s", machine_cuda_name(ctx));
+    else
+        cpu_name(text, bytes);
 }
 
 /* First line that a command prints; empty if it fails. */
@@ -57,11 +59,4 @@ void machine_commit(char *text, size_t bytes) {
                change, sizeof change);
     (void)snprintf(text, bytes, "%s%s", hash[0] ? hash : "unknown",
                    hash[0] && change[0] ? "+" : "");
-}
-
-int machine_cuda_ceilings(const bolide_context *ctx, int64_t *cache, roofline *out) {
-    (void)ctx;
-    *cache = 0;
-    *out = (roofline){.flops = 0};
-    return -1;
 }

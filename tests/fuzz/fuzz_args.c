@@ -63,7 +63,7 @@ static int prepare(target *t, const bolide_op *op) {
     p.count = 0;
     memcpy(p.op, op->name, strlen(op->name) + 1);
     t->c = op->cpu ? driver_case_make(&p, 1, error) : NULL;
-    if (!t->c || scratch_make(t->c, NULL, NULL, &t->scratch, &status))
+    if (!t->c || scratch_make(t->c, fuzz_context(), NULL, &t->scratch, &status))
         return -1;
     for (int32_t i = 0; i < t->c->tensor_count; i++) {
         const driver_tensor *tensor = &t->c->tensor[i];
@@ -235,7 +235,7 @@ static void call_spoilt(target *t, input *in, bolide_phase phase) {
             args[take(in) % 8] ^= take(in); /* the head */
     }
     keep_promise(t, views);
-    if (bolide_op_call(t->c->op, phase, NULL, args, NULL) != BOLIDE_OK &&
+    if (bolide_op_call(t->c->op, phase, fuzz_context(), args, NULL) != BOLIDE_OK &&
         !bolide_last_error()->message[0])
         abort();
 }
@@ -253,8 +253,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         /* A run needs a plan; every other input spoils the plan instead. */
         if (take(&in) % 2)
             call_spoilt(t, &in, BOLIDE_PLAN);
-        if (bolide_op_call(t->c->op, BOLIDE_PLAN, NULL, t->c->args[BOLIDE_PLAN].bytes, NULL) !=
-            BOLIDE_OK)
+        if (bolide_op_call(t->c->op, BOLIDE_PLAN, fuzz_context(), t->c->args[BOLIDE_PLAN].bytes,
+                           NULL) != BOLIDE_OK)
             return 0;
     }
     call_spoilt(t, &in, BOLIDE_RUN);

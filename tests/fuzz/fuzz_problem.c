@@ -40,12 +40,13 @@ static void print_and_parse(const problem *p) {
 static void call(driver_case *c) {
     driver_scratch scratch;
     bolide_status status;
-    if (!scratch_make(c, NULL, NULL, &scratch, &status)) {
-        status = c->args[BOLIDE_PLAN].entry
-                     ? bolide_op_call(c->op, BOLIDE_PLAN, NULL, c->args[BOLIDE_PLAN].bytes, NULL)
-                     : BOLIDE_OK;
+    if (!scratch_make(c, fuzz_context(), NULL, &scratch, &status)) {
+        status = c->args[BOLIDE_PLAN].entry ? bolide_op_call(c->op, BOLIDE_PLAN, fuzz_context(),
+                                                             c->args[BOLIDE_PLAN].bytes, NULL)
+                                            : BOLIDE_OK;
         if (status == BOLIDE_OK)
-            status = bolide_op_call(c->op, BOLIDE_RUN, NULL, c->args[BOLIDE_RUN].bytes, NULL);
+            status =
+                bolide_op_call(c->op, BOLIDE_RUN, fuzz_context(), c->args[BOLIDE_RUN].bytes, NULL);
     }
     if (status != BOLIDE_OK)
         expect(bolide_last_error()->message[0] != 0, "an error without a message");

@@ -35,6 +35,11 @@ static void keep(fuzzer *f, const uint8_t *data, size_t bytes) {
     f->bytes[slot] = bytes;
 }
 
+/* A byte of any kind, or one that the input has already, so that text stays text. */
+static uint8_t pick(fuzzer *f, const uint8_t *data, size_t bytes) {
+    return bytes && next(f) % 4 ? data[next(f) % bytes] : (uint8_t)next(f);
+}
+
 /* Changes, inserts and removes a few bytes. */
 static size_t mutate(fuzzer *f, uint8_t *data, size_t bytes) {
     for (uint64_t k = 0, n = 1 + next(f) % 4; k < n; k++) {
@@ -42,12 +47,13 @@ static size_t mutate(fuzzer *f, uint8_t *data, size_t bytes) {
         switch (next(f) % 3) {
         case 0:
             if (bytes)
-                data[at] = (uint8_t)next(f);
+                data[at] = pick(f, data, bytes);
             break;
         case 1:
             if (bytes < MAX_BYTES) {
+                const uint8_t byte = pick(f, data, bytes);
                 memmove(data + at + 1, data + at, bytes - at);
-                data[at] = (uint8_t)next(f);
+                data[at] = byte;
                 bytes++;
             }
             break;

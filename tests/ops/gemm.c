@@ -1,6 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Cases of the gemm family.
+// Cases of the gemm family, and what no problem string can say: a row of the result has the same
+// bits alone and in a batch, with any number of threads, and on avx2, emu512 and avx512 alike; and
+// 8-bit arithmetic is as near to the exact product as its rounding allows.
+
+#include <bolide/gemm.h>
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "ops_test.h"
 
@@ -34,7 +42,9 @@ static const char *const mm_bf16_cases[] = {
     "mm_bf16 m=1,6 a=f16,bf16 out_dtype=f16,bf16,f32 bias=f16,bf16,f32",
     "mm_bf16 m=1,6,40 n=30 k=33,64 a=f16,bf16 b.order=0:1", /* row-major */
     "mm_bf16 m=2,6 n=30 k=33,64 b.order=0:1,1:0 b.pad=5 a.pad=3 out.pad=1",
-    "mm_bf16 m=2,6 b.stride0=2 b.stride1=131", /* neither dimension is contiguous */
+    "mm_bf16 m=9,20 n=40 k=1100 b.order=0:1,1:0 a=f16,bf16",
+    "mm_bf16 m=800 n=33 k=70 b.order=0:1,1:0 out_dtype=f32", /* more rows than are packed at once */
+    "mm_bf16 m=2,6 b.stride0=2 b.stride1=131",               /* neither dimension is contiguous */
     "mm_bf16 m=2,6 a.stride0=0",
     "mm_bf16 m=0,2 n=0,3 k=0,4",
     "mm_bf16 m=2,7 n=3 k=0 bias=f32",
@@ -53,3 +63,187 @@ static const char *const bmm_bf16_cases[] = {
     "bmm_bf16 m=6 k=96 A.values=nan,inf,mix",
 };
 BOLIDE_TEST(bmm_bf16, bmm_bf16_cases);
+
+/* ---- bits --------------------------------------------------------------------------------- */
+
+enum { ROWS = 37, COLS = 45, DEPTH = 1216 }; /* 38 blocks: no multiple of a chunk */
+
+/* One product of random operands; out is made by the caller. */
+typedef struct operands {
+    bolide_context *ctx;
+    float *x;        /* [ROWS, DEPTH] */
+    uint16_t *half;  /* the same, bf16 */
+    uint8_t *weight; /* [COLS, DEPTH]: any format; bf16 for mm_bf16 */
+    void *scratch;   /* of SCRATCH bytes */
+} operands;
+
+enum { SCRATCH = 4 << 20 };
+
+static operands make_operands(const unit *u) {
+    operands o = {.x = malloc(ROWS * DEPTH * sizeof *o.x),
+                  .half = malloc(ROWS * DEPTH * sizeof *o.half),
+                  .weight = malloc(COLS * DEPTH * 4),
+                  .scratch = aligned_alloc(256, SCRATCH)};
+    if (bolide_context_create(BOLIDE_CPU, 0, &o.ctx) != BOLIDE_OK)
+        o.ctx = NULL;
+    uint64_t state = unit_seed(u) | 1;
+    for (int i = 0; o.x && o.half && i < ROWS * DEPTH; i++) {
+        state = state * 6364136223846793005u + 1442695040888963407u;
+        o.x[i] = (float)((double)(int64_t)state / 0x1p63);
+        uint32_t bits;
+        memcpy(&bits, &o.x[i], sizeof bits);
+        o.half[i] = (uint16_t)(bits >> 16);
+    }
+    return o;
+}
+
+static void free_operands(operands *o) {
+    bolide_context_destroy(o->ctx);
+    free(o->x);
+    free(o->half);
+    free(o->weight);
+    free(o->scratch);
+}
+
+/* Any bytes whose f16 and bf16 numbers are finite and small. */
+static void fill_weight(operands *o, uint64_t seed) {
+    for (int64_t i = 0; i < (int64_t)COLS * DEPTH * 4; i++) {
+        seed = seed * 6364136223846793005u + 1442695040888963407u;
+        o->weight[i] = (uint8_t)(seed >> 40 & (i % 2 ? 0x3F : 0xFF));
+    }
+}
+
+static bolide_tensor matrix(void *data, int64_t dtype, int64_t *shape, int64_t *strides) {
+    return (bolide_tensor){.data = data,
+                           .device = {.type = BOLIDE_CPU},
+                           .ndim = 2,
+                           .dtype = bolide_dtype_of(dtype),
+                           .shape = shape,
+                           .strides = strides};
+}
+
+/* Rows [first, first + m) by mm_block_quant. */
+static bolide_status quant_product(const operands *o, int64_t format, int64_t compute,
+                                   int64_t first, int64_t m, float *out) {
+    static const int64_t bytes[] = {128, 64, 64, 18, 20, 34};
+    int64_t in_shape[] = {m, DEPTH}, w_shape[] = {COLS, DEPTH / 32 * bytes[format]};
+    int64_t out_shape[] = {m, COLS};
+    const bolide_tensor x = matrix(o->x + first * DEPTH, BOLIDE_F32, in_shape, NULL);
+    const bolide_tensor w = matrix(o->weight, BOLIDE_U8, w_shape, NULL);
+    const bolide_tensor y = matrix(out, BOLIDE_F32, out_shape, NULL);
+    const bolide_workspace space = {.device = o->scratch, .device_bytes = SCRATCH};
+    bolide_mm_block_quant_args a;
+    const bolide_status s = bolide_args_init("mm_block_quant", &a, sizeof a);
+    a.input = &x;
+    a.weight = &w;
+    a.out = &y;
+    a.format = format;
+    a.compute = compute;
+    a.workspace = &space;
+    return s ? s : bolide_mm_block_quant(o->ctx, &a, NULL);
+}
+
+/* The same by mm_bf16; row_major takes the weight's memory as [k, n]. */
+static bolide_status dense_product(const operands *o, int64_t row_major, int64_t unused,
+                                   int64_t first, int64_t m, float *out) {
+    int64_t in_shape[] = {m, DEPTH}, w_shape[] = {DEPTH, COLS}, out_shape[] = {m, COLS};
+    int64_t strides[] = {row_major ? COLS : 1, row_major ? 1 : DEPTH};
+    (void)unused;
+    const bolide_tensor x = matrix(o->half + first * DEPTH, BOLIDE_BF16, in_shape, NULL);
+    const bolide_tensor w = matrix(o->weight, BOLIDE_BF16, w_shape, strides);
+    const bolide_tensor y = matrix(out, BOLIDE_F32, out_shape, NULL);
+    const bolide_workspace space = {.device = o->scratch, .device_bytes = SCRATCH};
+    bolide_mm_bf16_args a;
+    const bolide_status s = bolide_args_init("mm_bf16", &a, sizeof a);
+    a.a = &x;
+    a.b = &w;
+    a.out_dtype = BOLIDE_F32;
+    a.out = &y;
+    a.workspace = &space;
+    return s ? s : bolide_mm_bf16(o->ctx, &a, NULL);
+}
+
+typedef bolide_status product_fn(const operands *o, int64_t format, int64_t compute, int64_t first,
+                                 int64_t m, float *out);
+
+/* All rows at once on one thread against batches of several sizes on two, on each of the sets that
+ * share their bits. */
+static void check_bits(unit *u, const char *what, product_fn *product, int64_t format,
+                       int64_t compute) {
+    static const int batches[] = {1, 2, 3, 4, 5, 16, ROWS};
+    const bolide__isa before = bolide__cpu_isa();
+    operands o = make_operands(u);
+    float *want = malloc(sizeof(float) * ROWS * COLS), *got = malloc(sizeof(float) * ROWS * COLS);
+    const int ready = o.ctx && o.x && o.half && o.weight && o.scratch && want && got;
+    UNIT_EXPECT(u, ready, "out of memory");
+    int first_set = 1;
+    for (int isa = BOLIDE__AVX2; ready && isa <= BOLIDE__AVX512; isa++) {
+        if (!bolide__cpu_force_isa((bolide__isa)isa))
+            continue;
+        fill_weight(&o, unit_seed(u));
+        int bad = bolide_context_set(o.ctx, BOLIDE_BATCH_INVARIANT, 1) != BOLIDE_OK;
+        bad |= bolide_context_set(o.ctx, BOLIDE_THREADS, 1) != BOLIDE_OK;
+        bad |= first_set && product(&o, format, compute, 0, ROWS, want) != BOLIDE_OK;
+        first_set = 0;
+        bad |= bolide_context_set(o.ctx, BOLIDE_THREADS, 2) != BOLIDE_OK;
+        for (size_t i = 0; i < sizeof batches / sizeof *batches; i++) {
+            for (int64_t row = 0; row < ROWS; row += batches[i]) {
+                const int64_t m = ROWS - row < batches[i] ? ROWS - row : batches[i];
+                bad |= product(&o, format, compute, row, m, got + row * COLS) != BOLIDE_OK;
+            }
+            UNIT_EXPECT(u, !bad, "%s: %s", what, bolide_last_error()->message);
+            UNIT_EXPECT(u, !memcmp(want, got, sizeof(float) * ROWS * COLS),
+                        "%s: other bits in batches of %d on %s", what, batches[i],
+                        bolide__isa_name((bolide__isa)isa));
+        }
+    }
+    (void)bolide__cpu_force_isa(before);
+    free(want);
+    free(got);
+    free_operands(&o);
+}
+
+static void mm_block_quant_bits(unit *u) {
+    check_bits(u, "q4_0 f32", quant_product, BOLIDE_WEIGHT_Q4_0, 0);
+    check_bits(u, "q4_1 f32", quant_product, BOLIDE_WEIGHT_Q4_1, 0);
+    check_bits(u, "q8_0 f32", quant_product, BOLIDE_WEIGHT_Q8_0, 0);
+    check_bits(u, "bf16 f32", quant_product, BOLIDE_WEIGHT_BF16, 0);
+    check_bits(u, "q4_0 int8", quant_product, BOLIDE_WEIGHT_Q4_0, 1);
+    check_bits(u, "q4_1 int8", quant_product, BOLIDE_WEIGHT_Q4_1, 1);
+    check_bits(u, "q8_0 int8", quant_product, BOLIDE_WEIGHT_Q8_0, 1);
+}
+BOLIDE_UNIT(mm_block_quant_bits);
+
+static void mm_bf16_bits(unit *u) {
+    check_bits(u, "column-major", dense_product, 0, 0);
+    check_bits(u, "row-major", dense_product, 1, 0);
+}
+BOLIDE_UNIT(mm_bf16_bits);
+
+/* Rounding moves an activation by at most half a step of its block, so a product by at most half a
+ * step times the sum of |w|. */
+static void int8_is_near(unit *u) {
+    operands o = make_operands(u);
+    float *exact = malloc(sizeof(float) * ROWS * COLS), *near = malloc(sizeof(float) * ROWS * COLS);
+    const int ready = o.ctx && o.x && o.half && o.weight && o.scratch && exact && near;
+    UNIT_EXPECT(u, ready, "out of memory");
+    for (int64_t format = BOLIDE_WEIGHT_Q4_0; ready && format <= BOLIDE_WEIGHT_Q8_0; format++) {
+        fill_weight(&o, unit_seed(u));
+        const int bad = quant_product(&o, format, 0, 0, ROWS, exact) != BOLIDE_OK ||
+                        quant_product(&o, format, 1, 0, ROWS, near) != BOLIDE_OK;
+        UNIT_EXPECT(u, !bad, "%s", bolide_last_error()->message);
+        double error = 0, size = 0;
+        for (int i = 0; !bad && i < ROWS * COLS; i++) {
+            error += pow((double)near[i] - (double)exact[i], 2);
+            size += pow((double)exact[i], 2);
+        }
+        /* A step is 1/127 of the largest of 32 uniform numbers, so an error has 1/127/sqrt(12) of
+         * it in the mean square and an activation 1/sqrt(3): a ratio of 1/254. */
+        UNIT_EXPECT(u, error <= size * pow(2.0 / 254, 2) && error > 0,
+                    "format %d: relative error %.3g", (int)format, sqrt(error / size));
+    }
+    free(exact);
+    free(near);
+    free_operands(&o);
+}
+BOLIDE_UNIT(int8_is_near);

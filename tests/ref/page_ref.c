@@ -91,7 +91,7 @@ const ref_op ref_get_seq_lens = {.name = "get_seq_lens",
 /* nnz may be larger than needed, the rest is marked, or smaller, then it is cut. */
 static void positions_dims(ref_call *c) {
     const table *t = draw(c);
-    ref_fix_dim(c, "nnz", t->tokens + ref_key(c, "spare", 0));
+    ref_set_dim(c, "nnz", t->tokens + ref_key(c, "spare", 0));
 }
 
 static void positions_fill(ref_call *c) {

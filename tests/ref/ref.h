@@ -99,6 +99,9 @@ double ref_number(const ref_call *c, const char *name, int64_t index, double abs
 /* An integer tuple; NULL with count 0 if it is absent. */
 const int64_t *ref_tuple(const ref_call *c, const char *name, int64_t *count);
 
+/* 1 if the call runs on a GPU: for slack, where a kernel rounds on the way. */
+int ref_on_cuda(const ref_call *c);
+
 /* The value of a dimension name; it must be bound. ref_has_dim: 1 if it is. */
 int64_t ref_dim(const ref_call *c, const char *name);
 int ref_has_dim(const ref_call *c, const char *name);

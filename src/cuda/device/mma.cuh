@@ -93,10 +93,10 @@ template <bool TURNED> __forceinline__ void load_matrices(uint32_t (&r)[4], cons
  * when wait_copies says so. */
 __forceinline__ void copy_16(void *to, const void *from, int bytes) {
     if constexpr (ARCH >= 80) {
-        asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(
-                         shared_address(to)),
-                     "l"(from), "r"(bytes)
-                     : "memory");
+        asm volatile(
+            "cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(shared_address(to)),
+            "l"(from), "r"(bytes)
+            : "memory");
     } else {
         const uint4 zero = {0, 0, 0, 0};
         *static_cast<uint4 *>(to) = bytes ? *static_cast<const uint4 *>(from) : zero;

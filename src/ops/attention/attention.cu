@@ -24,19 +24,19 @@
     !defined(SPEC_D_VO) || !defined(SPEC_ROWS) || !defined(SPEC_STAGES) || !defined(SPEC_FLAGS)
 #error "QT, KT, OT: dtypes; D_QK, D_VO: head sizes; ROWS: of a tile; STAGES: of the ring; FLAGS"
 #endif
-constexpr int64_t QT = SPEC_QT;       /* F16, BF16, F8_E4M3FN, F8_E5M2 */
-constexpr int64_t KT = SPEC_KT;       /* the same; 16-bit only if QT is the same */
-constexpr int64_t OT = SPEC_OT;       /* F16, BF16, F32, F8_E4M3FN, F8_E5M2 */
-constexpr int D_QK = SPEC_D_QK;       /* multiples of 8 up to 256 */
+constexpr int64_t QT = SPEC_QT; /* F16, BF16, F8_E4M3FN, F8_E5M2 */
+constexpr int64_t KT = SPEC_KT; /* the same; 16-bit only if QT is the same */
+constexpr int64_t OT = SPEC_OT; /* F16, BF16, F32, F8_E4M3FN, F8_E5M2 */
+constexpr int D_QK = SPEC_D_QK; /* multiples of 8 up to 256 */
 constexpr int D_VO = SPEC_D_VO;
-constexpr int ROWS = SPEC_ROWS;       /* 16, 64 */
-constexpr int STAGES = SPEC_STAGES;   /* 2, 3, 4 */
+constexpr int ROWS = SPEC_ROWS;     /* 16, 64 */
+constexpr int STAGES = SPEC_STAGES; /* 2, 3, 4 */
 constexpr int FLAGS = SPEC_FLAGS;
 constexpr bool PAGED = FLAGS & 1;
-constexpr bool MASKED = FLAGS & 2;    /* causal, window or custom mask */
+constexpr bool MASKED = FLAGS & 2; /* causal, window or custom mask */
 constexpr bool CAPPED = FLAGS & 4;
 constexpr bool ALIBI = FLAGS & 8;
-constexpr bool WIDE = FLAGS & 16;     /* rows of K and V allow copies of 16 bytes */
+constexpr bool WIDE = FLAGS & 16; /* rows of K and V allow copies of 16 bytes */
 static_assert(D_QK % 8 == 0 && D_VO % 8 == 0 && D_QK <= 256 && D_VO <= 256, "head sizes");
 static_assert(ROWS == 16 || ROWS == 64, "rows of a tile");
 static_assert(STAGES >= 2 && STAGES <= 4, "stages of the ring");
@@ -54,8 +54,8 @@ constexpr int WARPS = 4;
 constexpr int THREADS = 32 * WARPS;
 constexpr bool SHARED_ROWS = ROWS == 16;
 constexpr int WARP_KEYS = SHARED_ROWS ? KEYS / WARPS : KEYS;
-constexpr int NT = WARP_KEYS / 8;             /* 8-key tiles of a warp's logits */
-constexpr int DQ = (D_QK + 15) / 16 * 16;     /* padded to whole products */
+constexpr int NT = WARP_KEYS / 8;         /* 8-key tiles of a warp's logits */
+constexpr int DQ = (D_QK + 15) / 16 * 16; /* padded to whole products */
 constexpr int DV = (D_VO + 15) / 16 * 16;
 constexpr int KV_BYTES = sizeof(kv_elem);
 /* A row takes an odd number of 16-byte pieces, so that 8 rows meet all banks. */
@@ -85,10 +85,10 @@ extern __shared__ __align__(16) unsigned char dynamic[];
 
 struct tile {
     const bolide__attention_request *request;
-    int32_t row, rows; /* packed rows of the item */
+    int32_t row, rows;  /* packed rows of the item */
     int32_t begin, end; /* keys */
-    int32_t shift;     /* kv_len - q_len */
-    int32_t head;      /* key head */
+    int32_t shift;      /* kv_len - q_len */
+    int32_t head;       /* key head */
 };
 
 float scale_of(const bolide__attention_scale &s, int64_t head) {
@@ -103,7 +103,8 @@ int32_t query_token(const bolide__attention_params &p, const tile &t, int32_t ro
     return (t.row + row) / (int32_t)p.group;
 }
 
-/* ---- loading ---------------------------------------------------------------------------------- */
+/* ---- loading ----------------------------------------------------------------------------------
+ */
 
 void load_queries(const bolide__attention_params &p, const tile &t, shared_memory &s) {
     for (int i = threadIdx.x; i < ROWS * DQ; i += THREADS) {
@@ -124,9 +125,8 @@ int32_t look_up(const bolide__attention_params &p, const tile &t, int32_t first)
     if (threadIdx.x >= KEYS || key >= t.end)
         return -1;
     if constexpr (PAGED) {
-        const int64_t list = p.table_row
-                                 ? (t.request - p.requests) * p.table_row
-                                 : (int64_t)t.request->kv_start;
+        const int64_t list =
+            p.table_row ? (t.request - p.requests) * p.table_row : (int64_t)t.request->kv_start;
         return p.indices[list + (uint32_t)key / (uint32_t)p.page_size];
     }
     return 0;
@@ -148,8 +148,7 @@ void store_places(const bolide__attention_params &p, const tile &t, shared_memor
 }
 
 /* One side of a tile: rows of D elements. */
-template <int D, int ROW>
-void copy_rows(unsigned char *to, const void *from, const int64_t *at) {
+template <int D, int ROW> void copy_rows(unsigned char *to, const void *from, const int64_t *at) {
     const kv_elem *base = static_cast<const kv_elem *>(from);
     if constexpr (WIDE) {
         constexpr int PIECES = D * KV_BYTES / 16;
@@ -190,7 +189,8 @@ void clear_padding(shared_memory &s) {
     }
 }
 
-/* ---- operands --------------------------------------------------------------------------------- */
+/* ---- operands ---------------------------------------------------------------------------------
+ */
 
 /* Rows of Q for 16 of its columns. */
 void q_operand(uint32_t (&a)[4], const unsigned char *q, int column) {
@@ -212,8 +212,8 @@ void k_operand(uint32_t (&b)[4], const unsigned char *k, int column) {
         const int g = lane / 4, c = column + lane % 4 * 2;
 #pragma unroll
         for (int i = 0; i < 4; i++)
-            b[i] = to_halves(
-                reinterpret_cast<const kv_elem *>(k + (g + i / 2 * 8) * K_ROW) + c + i % 2 * 8);
+            b[i] = to_halves(reinterpret_cast<const kv_elem *>(k + (g + i / 2 * 8) * K_ROW) + c +
+                             i % 2 * 8);
     }
 }
 
@@ -234,7 +234,8 @@ void v_operand(uint32_t (&b)[4], const unsigned char *v, int column) {
     }
 }
 
-/* ---- one tile --------------------------------------------------------------------------------- */
+/* ---- one tile ---------------------------------------------------------------------------------
+ */
 
 /* What a thread knows of its two rows, g and g + 8 of its warp's 16. */
 struct rows_state {
@@ -372,7 +373,8 @@ void add_values(rows_state &r, const float (&x)[NT][4], const unsigned char *v) 
     }
 }
 
-/* ---- results ---------------------------------------------------------------------------------- */
+/* ---- results ----------------------------------------------------------------------------------
+ */
 
 /* The last step of a row: sink, division, scales. Gives what sums of p v are multiplied by, and
  * the row's logarithm. */
@@ -399,15 +401,16 @@ struct place {
     float factor;
 };
 
-/* Where row `row` of the tile goes, and its lse written by the caller that is `first` of its row. */
+/* Where row `row` of the tile goes, and its lse written by the caller that is `first` of its row.
+ */
 place finish(const bolide__attention_params &p, const tile &t, int32_t row, float m, float l,
              bool first) {
     const int64_t head = query_head(p, t, row), token = query_token(p, t, row);
     float lse;
     place to;
     to.factor = finish_row(p, head, m, l, &lse);
-    to.out = static_cast<out_elem *>(p.out) + (t.request->o_start + token) * p.out_n +
-             head * p.out_h;
+    to.out =
+        static_cast<out_elem *>(p.out) + (t.request->o_start + token) * p.out_n + head * p.out_h;
     if (first && p.lse)
         p.lse[(t.request->q_start + token) * p.lse_n + head * p.lse_h] = lse;
     return to;
@@ -502,7 +505,8 @@ void write_shared_rows(const bolide__attention_params &p, const tile &t, int32_t
     }
 }
 
-/* ---- items ------------------------------------------------------------------------------------ */
+/* ---- items ------------------------------------------------------------------------------------
+ */
 
 float alibi_slope(int64_t head, int64_t heads) {
     int64_t n = 1;

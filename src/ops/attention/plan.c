@@ -24,7 +24,7 @@ enum {
     CPU_TILE_ROWS = BOLIDE__ATTN_TILE_ROWS, /* packed rows of a prefill tile: amortises the packing
                                                of K and V */
     CPU_UNIT_STRETCHES = 64, /* stretches over all key heads; fixed, so threads change no bits */
-    CPU_MIN_CHUNK = 256,
+    MIN_CHUNK = 512,
     GRANULE = 64, /* keys of a kernel's block */
     OWN_PIECES = 16
 };
@@ -234,7 +234,7 @@ static bolide__schedule_rules rules_of(const bolide__call *call,
         .group = (int32_t)(pr->h_q / pr->h_kv),
         .tile_rows = (int32_t)f->tile_rows,
         .workers = (int32_t)f->workers,
-        .min_chunk = CPU_MIN_CHUNK,
+        .min_chunk = MIN_CHUNK,
         .granule = GRANULE,
         .chunk = (int32_t)chunk,
         .own_pieces = OWN_PIECES,

@@ -10,6 +10,7 @@
 
 #ifndef __CUDACC_RTC__
 #include "cpu/cpu.h"
+#include "cpu/microkernel.h"
 #include <stdint.h>
 #endif
 
@@ -65,6 +66,31 @@ typedef struct bolide__int8_params {
 
 enum { BOLIDE__INT8_ROWS = 128, BOLIDE__INT8_COLS = 16 };
 
+#ifndef __CUDACC_RTC__
+/* Products of dense operands, both regrouped into the panels of a micro-kernel. k is cut into
+ * slices of `slice` numbers; a holds, slice by slice, the panels of all tiles of mr rows of m. */
+typedef struct bolide__tile_params {
+    const bolide__gemm_kernel *kernel;
+    const void *input;  /* [m, k] */
+    char *a;            /* panels of at most BOLIDE__TILE_CHUNK rows of input */
+    const void *weight; /* [k, n], one of its strides 1 */
+    int64_t input_row;  /* strides in elements */
+    int64_t weight_n, weight_k;
+    int64_t dtype; /* of both operands */
+    int64_t m, n, k, slice;
+    int64_t first, rows; /* the rows of m at hand */
+    int64_t m_pieces;    /* groups of BOLIDE__TILE_ROWS rows in them */
+    bolide__gemm_out out;
+} bolide__tile_params;
+
+enum {
+    BOLIDE__TILE_CHUNK = 768,     /* rows of m that are packed at a time: bounds the workspace */
+    BOLIDE__TILE_ROWS = 192,      /* rows of m in a piece: a multiple of every mr */
+    BOLIDE__TILE_COLS = 32,       /* the largest nr */
+    BOLIDE__TILE_PANEL = 32 << 10 /* bytes of a slice of a panel of b: it stays in L1 */
+};
+#endif
+
 /* Bytes of a block of 32 numbers. */
 static inline int64_t bolide__weight_block_bytes(int64_t format) {
     switch (format) {
@@ -94,6 +120,13 @@ bolide__gemm_out bolide__gemm_results(const bolide_tensor *out, const bolide_ten
 /* Runs both kernels below. The caller fills everything but a, a_row, depth and m_pieces. */
 void bolide__gemm_dot(const bolide_context *ctx, bolide__dot_params *p);
 
+/* Bytes of workspace for the panels of a, and the product itself. The caller of the second fills
+ * everything but slice, first, rows and m_pieces. */
+int64_t bolide__gemm_tile_bytes(const bolide__gemm_kernel *kernel, int64_t m, int64_t k);
+void bolide__gemm_tile(const bolide_context *ctx, bolide__tile_params *p);
+
+/* arg is a bolide__tile_params; items are columns of nr times groups of rows. */
+BOLIDE_CPU_KERNEL(tile_pieces, (void *arg, int64_t begin, int64_t end, int worker));
 /* arg is a bolide__dot_params; items are rows of m, then pieces of n times pieces of m. */
 BOLIDE_CPU_KERNEL(widen_rows, (void *arg, int64_t begin, int64_t end, int worker));
 BOLIDE_CPU_KERNEL(dot_pieces, (void *arg, int64_t begin, int64_t end, int worker));

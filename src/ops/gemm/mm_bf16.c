@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Fronts of mm_bf16 and bmm_bf16: a product is one or several of the same kernel call. The
-// column-major b is a weight [n, k] whose rows lie in memory as the kernel wants them; any other b
-// is gathered. The workspace holds a as f32 [m, pad(k, 32)], once for all members of a batch.
+// Fronts of mm_bf16 and bmm_bf16. Few rows meet a column-major b, a weight [n, k], as it lies in
+// memory (mm_dot_cpu.c); many rows go through the register tiles of the CPU layer (mm_tile_cpu.c),
+// which also take a row-major b. The workspace holds a in the form that the kernel reads, once for
+// all members of a batch.
 
 #include <bolide/gemm.h>
 
@@ -44,13 +45,30 @@ typedef struct product {
     const bolide_workspace *workspace;
 } product;
 
-static float *carve(bolide__carver *c, const bolide_tensor *a) {
-    const int32_t row = a->ndim - 2;
-    return bolide__carve(c, a->shape[row],
-                         bolide__gemm_depth(a->shape[row + 1]) * (int64_t)sizeof(float));
+enum { FEW_ROWS = 8 }; /* up to so many, b is read once as it lies */
+
+/* The tile of a product, or NULL where the dot kernel serves it: few rows, or a b without a
+ * contiguous dimension. A batch-invariant product asks the layout of b only, and no unit of another
+ * class of results. */
+static const bolide__gemm_kernel *tile_for(const bolide__call *call, const bolide_tensor *a,
+                                           const bolide_tensor *b) {
+    const int32_t row = a->ndim - 2, col = row + 1;
+    const int units = bolide__units_allowed(call->ctx);
+    const bool by_column = bolide__stride(b, row) == 1 || a->shape[col] <= 1;
+    if (by_column ? !units || a->shape[row] <= FEW_ROWS : bolide__stride(b, col) != 1)
+        return NULL;
+    return bolide__bit(a) == BOLIDE_BF16 ? bolide__gemm_bf16(units) : bolide__gemm_f32();
 }
 
-static bolide__dot_params fill(const product *x) {
+static void *carve(bolide__carver *c, const bolide__gemm_kernel *tile, const bolide_tensor *a) {
+    const int32_t row = a->ndim - 2;
+    const int64_t m = a->shape[row], k = a->shape[row + 1];
+    if (tile)
+        return k ? bolide__carve(c, bolide__gemm_tile_bytes(tile, m, k), 1) : NULL;
+    return bolide__carve(c, m, bolide__gemm_depth(k) * (int64_t)sizeof(float));
+}
+
+static bolide__dot_params dot_params(const product *x) {
     const int32_t row = x->a->ndim - 2, col = row + 1;
     bolide__dot_params p = {
         .input = bolide__data(x->a),
@@ -58,24 +76,41 @@ static bolide__dot_params fill(const product *x) {
         .input_row = bolide__stride(x->a, row),
         .input_dtype = bolide__bit(x->a),
         .weight_n = bolide__stride(x->b, col) * 2,
+        .weight_k = bolide__stride(x->b, row) * 2,
         .format = bolide__bit(x->a) == BOLIDE_F16 ? BOLIDE_WEIGHT_F16 : BOLIDE_WEIGHT_BF16,
         .m = x->a->shape[row],
         .n = x->b->shape[col],
         .k = x->a->shape[col],
         .out = bolide__gemm_results(x->out, x->bias),
     };
-    const int64_t weight_k = bolide__stride(x->b, row);
-    p.gathered = weight_k != 1 && p.k > 1;
-    p.weight_k = weight_k * 2;
+    p.gathered = p.weight_k != 2 && p.k > 1;
     return p;
 }
 
-static bolide_status sizes_of(const bolide_tensor *a, const bolide_tensor *b, bolide_sizes *sizes) {
+static bolide__tile_params tile_params(const product *x, const bolide__gemm_kernel *tile) {
+    const int32_t row = x->a->ndim - 2, col = row + 1;
+    return (bolide__tile_params){
+        .kernel = tile,
+        .input = bolide__data(x->a),
+        .weight = bolide__data(x->b),
+        .input_row = bolide__stride(x->a, row),
+        .weight_n = bolide__stride(x->b, col),
+        .weight_k = x->a->shape[col] > 1 ? bolide__stride(x->b, row) : 1,
+        .dtype = bolide__bit(x->a),
+        .m = x->a->shape[row],
+        .n = x->b->shape[col],
+        .k = x->a->shape[col],
+        .out = bolide__gemm_results(x->out, x->bias),
+    };
+}
+
+static bolide_status sizes_of(const bolide__call *call, const bolide_tensor *a,
+                              const bolide_tensor *b, bolide_sizes *sizes) {
     bolide__carver c = bolide__carve_begin(NULL, 0);
     for (int32_t i = 0; i < a->ndim; i++)
         if (a->shape[i] == 0 || b->shape[i] == 0)
             return BOLIDE_OK;
-    (void)carve(&c, a);
+    (void)carve(&c, tile_for(call, a, b), a);
     sizes->device_bytes = c.used;
     return BOLIDE_OK;
 }
@@ -85,22 +120,37 @@ static int64_t place(const bolide_tensor *t, int64_t i) {
     return i * bolide__stride(t, 0) * bolide__elem_bytes(t);
 }
 
-static bolide_status run(const bolide__call *call, const product *x) {
-    const int64_t batch = x->a->ndim == 3 ? x->a->shape[0] : 1;
-    const bolide__dot_params first = fill(x);
-    for (int64_t i = 0; i < batch; i++) {
-        bolide__carver c =
-            x->workspace ? bolide__carve_begin(x->workspace->device, x->workspace->device_bytes)
-                         : bolide__carve_begin(NULL, 0);
-        bolide__dot_params p = first;
-        p.widened = carve(&c, x->a);
-        if (i > 0) {
-            p.input = (const char *)p.input + place(x->a, i);
-            p.weight += place(x->b, i);
-            p.out.data = (char *)p.out.data + place(x->out, i);
-        }
+/* The i-th matrix of a batch. */
+static void run_one(const bolide__call *call, const product *x, const bolide__gemm_kernel *tile,
+                    int64_t i) {
+    static const bolide_workspace none = {0};
+    const bolide_workspace *w = x->workspace ? x->workspace : &none;
+    bolide__carver c = bolide__carve_begin(w->device, w->device_bytes);
+    const int64_t a = i ? place(x->a, i) : 0, b = i ? place(x->b, i) : 0;
+    const int64_t out = i ? place(x->out, i) : 0;
+    if (tile) {
+        bolide__tile_params p = tile_params(x, tile);
+        p.a = carve(&c, tile, x->a);
+        p.input = (const char *)p.input + a;
+        p.weight = (const char *)p.weight + b;
+        p.out.data = (char *)p.out.data + out;
+        bolide__gemm_tile(call->ctx, &p);
+    } else {
+        bolide__dot_params p = dot_params(x);
+        p.widened = carve(&c, NULL, x->a);
+        p.input = (const char *)p.input + a;
+        p.weight += b;
+        p.out.data = (char *)p.out.data + out;
         bolide__gemm_dot(call->ctx, &p);
     }
+}
+
+static bolide_status run(const bolide__call *call, const product *x) {
+    const int64_t batch = x->a->ndim == 3 ? x->a->shape[0] : 1;
+    const int64_t k = x->a->shape[x->a->ndim - 1];
+    const bolide__gemm_kernel *tile = k ? tile_for(call, x->a, x->b) : NULL;
+    for (int64_t i = 0; i < batch; i++)
+        run_one(call, x, tile, i);
     return BOLIDE_OK;
 }
 
@@ -108,7 +158,7 @@ static bolide_status run(const bolide__call *call, const product *x) {
 
 static bolide_status mm_workspace(const bolide__call *call, bolide_sizes *sizes) {
     const bolide_mm_bf16_args *a = call->args;
-    return sizes_of(a->a, a->b, sizes);
+    return sizes_of(call, a->a, a->b, sizes);
 }
 
 static bolide_status mm_cpu(const bolide__call *call) {
@@ -118,7 +168,7 @@ static bolide_status mm_cpu(const bolide__call *call) {
 
 static bolide_status bmm_workspace(const bolide__call *call, bolide_sizes *sizes) {
     const bolide_bmm_bf16_args *a = call->args;
-    return sizes_of(a->A, a->B, sizes);
+    return sizes_of(call, a->A, a->B, sizes);
 }
 
 static bolide_status bmm_cpu(const bolide__call *call) {

@@ -185,13 +185,61 @@ static void sift(const output *o, int64_t from, int64_t n) {
 }
 
 /* Heap sort where the row lies: it needs no memory, and every rank is different. */
-static void sort_slots(const output *o) {
+static void sort_in_place(const output *o) {
     const int64_t n = o->count;
     for (int64_t i = n / 2 - 1; i >= 0; i--)
         sift(o, i, n);
     for (int64_t i = n - 1; i > 0; i--) {
         swap(o, 0, i);
         sift(o, 0, i);
+    }
+}
+
+typedef struct slot {
+    uint64_t rank;
+    uint32_t value;
+} slot;
+
+/* One step of a stable radix sort by the byte of the rank that begins at bit. */
+static void sort_byte(slot *from, slot *to, int64_t n, int bit) {
+    int32_t first[256] = {0};
+    for (int64_t i = 0; i < n; i++)
+        first[from[i].rank >> bit & 255]++;
+    for (int32_t i = 0, sum = 0; i < 256; i++) {
+        const int32_t count = first[i];
+        first[i] = sum;
+        sum += count;
+    }
+    for (int64_t i = 0; i < n; i++)
+        to[first[from[i].rank >> bit & 255]++] = from[i];
+}
+
+/* Columns come in ascending order, so four bytes of the value decide, after a reversal where the
+ * highest index goes first. */
+static void sort_slots(const output *o) {
+    enum { ROOM = 2048 };
+    const params *p = o->p;
+    const int64_t n = o->count, bytes = dtype_bytes(p->dtype);
+    slot a[ROOM], b[ROOM];
+    if (n > ROOM) {
+        sort_in_place(o);
+        return;
+    }
+    const bool large = p->tie_break == BOLIDE__TIE_LARGE;
+    char *values = (char *)p->values + o->row * p->values_n * bytes;
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t from = large ? n - 1 - i : i;
+        a[i] = (slot){.rank = rank_of(o, from), .value = 0};
+        memcpy(&a[i].value, values + from * bytes, (size_t)bytes);
+    }
+    for (int bit = 32; bit < 64; bit += 16) {
+        sort_byte(a, b, n, bit);
+        sort_byte(b, a, n, bit + 8);
+    }
+    for (int64_t i = 0; i < n; i++) {
+        const uint32_t id = large ? ~(uint32_t)a[i].rank : (uint32_t)a[i].rank;
+        bolide__id_put(p->indices, p->indices_dtype, o->row * p->indices_n + i, id);
+        memcpy(values + i * bytes, &a[i].value, (size_t)bytes);
     }
 }
 
