@@ -13,8 +13,8 @@ BUILD_NEEDS := compiler c++ cmake pkg-config python3
 # $(call build,PRESET,FOLDER): configures once, then builds.
 build = { test -f $(2)/Makefile || cmake --preset $(1); } && cmake --build $(2) --parallel $(JOBS)
 
-.PHONY: all help python run test check check-san check-full check-isa bench bench-gpu fuzz format \
-	format-check lint clang-build install clean
+.PHONY: all help python run test gate check check-san check-full check-isa check-gpu bench bench-gpu fuzz tables \
+	format format-check lint clang-build install clean
 
 all: ## build the libraries and the tool in build/
 	@$(SETUP) $(BUILD_NEEDS)
@@ -27,10 +27,13 @@ python: # what the tests and the model need besides the build
 	@$(SETUP) python
 
 run: all python ## let a language model write an answer: MODEL=file.gguf PROMPT="..."
-	@build/examples/rmsnorm
+	@tools/run_model.sh
 
 test: all python ## run every test
 	@tests/run.sh build $(CTEST)
+
+tables: all ## bring the generated parts of the documents up to date
+	@python3 tools/tables.py
 
 format: ## lay out all sources
 	@$(SETUP) format
@@ -44,7 +47,11 @@ clang-build: ## build all with clang, warnings are errors
 	@$(SETUP) $(BUILD_NEEDS) clang
 	@$(call build,clang,build/clang)
 
-check: format-check lint test ## before a commit: format, lint, tests with gcc and clang
+gate: all ## compile the GPU kernels for every target, without a GPU
+	@$(SETUP) python
+	@tests/cuda/gate.sh build
+
+check: format-check lint test gate ## before a commit: format, lint, tests with gcc and clang
 	@$(MAKE) clang-build
 	@tests/run.sh build/clang $(CTEST)
 
@@ -59,7 +66,8 @@ check-san: ## tests under the address, undefined and thread sanitizers
 	@$(call build,tsan,build/tsan)
 	@tools/tsan.sh tests/run.sh build/tsan -LE repo $(CTEST)
 
-check-full: check ## check, and tests on aarch64 under qemu-user
+check-full: check ## check, every spec of the GPU kernels, and tests on aarch64 under qemu-user
+	@tests/cuda/gate.sh build --full
 	@$(SETUP) $(BUILD_NEEDS) aarch64
 	@$(call build,aarch64,build/aarch64)
 	@QEMU_LD_PREFIX=/usr/aarch64-linux-gnu TEST_TIMEOUT=3600 tests/run.sh build/aarch64 $(CTEST)
@@ -74,6 +82,9 @@ fuzz: ## fuzz for T seconds in all; inputs are kept in .cache/fuzz
 	@$(SETUP) $(BUILD_NEEDS) fuzzer
 	@$(call build,fuzz,build/fuzz)
 	@tests/fuzz/run.sh build/fuzz $(T)
+
+check-gpu: all ## test every operator on the GPU, a part under compute-sanitizer (SHARD=0/16)
+	@tools/check_gpu.sh
 
 check-isa: test ## test and time every instruction set of this machine
 	@build/bolide doctor

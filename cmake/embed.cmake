@@ -6,7 +6,7 @@
 function(bolide_embed target)
   file(GLOB_RECURSE files RELATIVE ${PROJECT_SOURCE_DIR}/src CONFIGURE_DEPENDS
     ${PROJECT_SOURCE_DIR}/src/*.cu ${PROJECT_SOURCE_DIR}/src/*.cuh
-    ${PROJECT_SOURCE_DIR}/src/*_internal.h)
+    ${PROJECT_SOURCE_DIR}/src/*_internal.h ${PROJECT_SOURCE_DIR}/src/ops/*.h)
   list(SORT files)
   set(bytes "")
   set(externs "")

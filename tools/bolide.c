@@ -19,6 +19,14 @@ static const struct {
     {"check", command_check,
      "check PROBLEM... [--backend cpu|cuda] [--isa NAME|all] [--seed N] [--threads N]",
      "compare with the float64 reference; exit 1 on a mismatch"},
+    {"bench", command_bench,
+     "bench PROBLEM... [--json] [--backend cpu|cuda] [--isa NAME] [--threads N] [--seconds S]",
+     "time, bytes, operations, share of what the machine can do"},
+    {"doctor", command_doctor, "doctor [--json]", "what of this machine Bolide can use"},
+    {"compile", command_compile, "compile PROBLEM... [--arch sm_90a|compute_80|...] [--threads N]",
+     "compile the GPU kernels of problems into the cache; a GPU is needed only without --arch"},
+    {"cache", command_cache, "cache list|verify|clear",
+     "show, check or empty the cache of compiled kernels"},
 };
 
 enum { COMMANDS = sizeof commands / sizeof commands[0] };

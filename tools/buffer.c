@@ -22,14 +22,21 @@ unsigned char *buffer_begin(unsigned char *data) {
     return data - BUFFER_GUARD;
 }
 
+/* aligned_alloc wants a multiple of the alignment. */
+static int64_t rounded_total(int64_t bytes) {
+    return (buffer_total(bytes) + 63) / 64 * 64;
+}
+
+unsigned char *buffer_untouched(int64_t bytes) {
+    unsigned char *base = bytes < 0 ? NULL : aligned_alloc(64, (size_t)rounded_total(bytes));
+    return base ? base + BUFFER_GUARD : NULL;
+}
+
 unsigned char *buffer_make(int64_t bytes) {
-    /* aligned_alloc wants a multiple of the alignment. */
-    const int64_t total = (buffer_total(bytes) + 63) / 64 * 64;
-    unsigned char *base = bytes < 0 ? NULL : aligned_alloc(64, (size_t)total);
-    if (!base)
-        return NULL;
-    buffer_pattern(base, total);
-    return base + BUFFER_GUARD;
+    unsigned char *data = buffer_untouched(bytes);
+    if (data)
+        buffer_pattern(buffer_begin(data), rounded_total(bytes));
+    return data;
 }
 
 void buffer_free(unsigned char *data) {

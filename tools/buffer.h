@@ -13,6 +13,8 @@ enum { BUFFER_GUARD = 256 };
 /* `bytes` of memory aligned to 64 with a guard on each side, all of it the pattern. NULL when
  * memory is short. The address is that of the data. */
 unsigned char *buffer_make(int64_t bytes);
+/* The same with nothing in it, for memory that nobody looks at: pages then cost nothing. */
+unsigned char *buffer_untouched(int64_t bytes);
 void buffer_free(unsigned char *data);
 /* Bytes with the guards, and where they begin. */
 int64_t buffer_total(int64_t bytes);

@@ -77,7 +77,7 @@ static int realise(driver_case *c) {
     return 0;
 }
 
-driver_case *driver_case_make(const problem *p, uint64_t seed, char *error) {
+static driver_case *make(const problem *p, uint64_t seed, int dry, char *error) {
     driver_case *c = calloc(1, sizeof *c);
     if (!c) {
         (void)snprintf(error, DRIVER_ERROR, "%s: out of memory", p->op);
@@ -85,6 +85,7 @@ driver_case *driver_case_make(const problem *p, uint64_t seed, char *error) {
     }
     c->p = *p;
     c->seed = seed;
+    c->dry = dry;
     c->op = bolide_op_find(p->op);
     c->ref = ref_find(p->op);
     if (!c->op)
@@ -94,6 +95,14 @@ driver_case *driver_case_make(const problem *p, uint64_t seed, char *error) {
     (void)snprintf(error, DRIVER_ERROR, "%s", c->error);
     driver_case_free(c);
     return NULL;
+}
+
+driver_case *driver_case_make(const problem *p, uint64_t seed, char *error) {
+    return make(p, seed, 0, error);
+}
+
+driver_case *driver_case_make_dry(const problem *p, char *error) {
+    return make(p, 0, 1, error);
 }
 
 void driver_case_free(driver_case *c) {
@@ -265,6 +274,10 @@ int ref_has_dim(const ref_call *c, const char *name) {
     return case_find_dim(c, name, (int32_t)strlen(name)) != INT64_MIN;
 }
 
+int ref_on_cuda(const ref_call *c) {
+    return c->device == BOLIDE_CUDA;
+}
+
 int64_t ref_dim(const ref_call *c, const char *name) {
     const int64_t v = case_find_dim(c, name, (int32_t)strlen(name));
     if (v != INT64_MIN)
@@ -331,6 +344,11 @@ static int is_explicit(const ref_call *c, const char *name) {
 }
 
 void ref_set_dim(ref_call *c, const char *name, int64_t value) {
+    if (!is_explicit(c, name))
+        case_set_dim(c, name, value);
+}
+
+void ref_fix_dim(ref_call *c, const char *name, int64_t value) {
     int64_t given;
     const char *text = problem_get(&c->p, name);
     if (text && problem_int(text, &given) && given != value)

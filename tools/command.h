@@ -51,6 +51,10 @@ int command_ops(int argc, char **argv);
 int command_describe(int argc, char **argv);
 int command_check(int argc, char **argv);
 int command_bench(int argc, char **argv);
+int command_cache(int argc, char **argv);
+int command_compile(int argc, char **argv);
 int command_doctor(int argc, char **argv);
+int command_compile(int argc, char **argv);
+int command_cache(int argc, char **argv);
 
 #endif

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Memory, copies, captured graphs and timing on a CUDA device, through the driver that the library
-// opens. A NULL device is the CPU: its functions then do nothing, so that callers have one path.
+// opens. A NULL device is the CPU: it has no stream, nothing to wait for and no graph to free, and
+// is given to no other function.
 
 #ifndef BOLIDE_TOOLS_DEVICE_H
 #define BOLIDE_TOOLS_DEVICE_H
@@ -19,13 +20,12 @@ bolide_stream device_stream(const device *d);
 /* Device memory; 0 on failure. */
 uint64_t device_alloc(device *d, int64_t bytes);
 void device_free(device *d, uint64_t address);
-/* Pinned host memory; on the CPU plain memory. */
+/* Pinned host memory; NULL on failure. */
 void *device_pinned(device *d, int64_t bytes);
 void device_pinned_free(device *d, void *memory);
 /* Synchronous. 0 on success. */
 int device_put(device *d, uint64_t to, const void *from, int64_t bytes);
 int device_get(device *d, void *to, uint64_t from, int64_t bytes);
-int device_copy(device *d, uint64_t to, uint64_t from, int64_t bytes);
 /* Waits for everything; -1 with the driver's words (256 bytes) after a fault. */
 int device_wait(device *d, char *error);
 

@@ -89,13 +89,20 @@ typedef struct ref_call {
     driver_dim dim[DRIVER_DIMS];
     int64_t tuple[8][16];
     int32_t tuple_count;
-    int filling; /* the reference's fill is running */
+    int filling;               /* the reference's fill is running */
+    bolide_device_type device; /* where the calls run */
+    int dry;                   /* nobody reads floats: they are left as they are */
     void *state;
     char error[DRIVER_ERROR];
 } driver_case;
 
+/* Bytes of all tensors that a case may take; 0: three quarters of the machine's memory. */
+extern int64_t driver_memory_limit;
+
 /* Realises a problem in host memory; NULL with a sentence in error (DRIVER_ERROR bytes). */
 driver_case *driver_case_make(const problem *p, uint64_t seed, char *error);
+/* The same without values in floating-point tensors, for calls that launch nothing. */
+driver_case *driver_case_make_dry(const problem *p, char *error);
 void driver_case_free(driver_case *c);
 /* The tensor of that name of a phase, or the index of it; NULL, -1 if there is none or absent. */
 driver_tensor *driver_tensor_of(const driver_case *c, bolide_phase phase, const char *name);
@@ -122,6 +129,11 @@ void driver_check(const problem *p, const driver_options *options, driver_report
 /* The same with a context at hand. */
 void driver_check_on(const bolide_context *ctx, const problem *p, const driver_options *options,
                      driver_report *report);
+
+/* Makes the calls of a problem on dry CUDA contexts (bolide__cuda_context_dry). DRIVER_SKIP with
+ * the reason if every one refuses them. */
+void driver_note(bolide_context *const *contexts, int count, const problem *p,
+                 driver_report *report);
 
 /* Counts calls of malloc and its relatives; NULL where nothing counts (test binaries set it). */
 extern int64_t (*driver_allocations)(void);

@@ -168,10 +168,10 @@ static int read_integer(driver_case *c, bolide_phase phase, const bolide_param *
     const int64_t choice = row->kind == BOLIDE_KIND_ENUM
                                ? case_choice(row->choices, key->value, strlen(key->value))
                                : -1;
-    if (!strcmp(key->value, "none"))
-        v = BOLIDE_NO_INT;
-    else if (choice >= 0)
+    if (choice >= 0)
         v = choice;
+    else if (!strcmp(key->value, "none"))
+        v = BOLIDE_NO_INT;
     else if (row->kind == BOLIDE_KIND_DTYPE && bolide_dtype_parse(key->value))
         v = bolide_dtype_parse(key->value);
     else if (row->kind == BOLIDE_KIND_BOOL && !strcmp(key->value, "true"))

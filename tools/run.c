@@ -250,6 +250,7 @@ static void check_case(attempt *a) {
         fail(a, DRIVER_SKIP, "%s has no implementation for this device", a->c->op->name);
         return;
     }
+    a->c->device = a->options->device;
     a->d = device_open(a->ctx, error, &failed);
     if (failed)
         fail(a, DRIVER_FAIL, "%s", error);

@@ -117,6 +117,292 @@ BOLIDE_API BOLIDE_MUST_USE bolide_status bolide_batch_decode_plan(
 BOLIDE_API BOLIDE_MUST_USE bolide_status bolide_batch_decode_run(
     const bolide_context *ctx, const bolide_batch_decode_run_args *args, bolide_stream stream);
 
+/* ---- batch_prefill_paged: any number of query tokens against paged caches ------------------- */
+
+typedef struct bolide_batch_prefill_paged_plan_args {
+    bolide_args_head head;
+    /* Lengths; each tensor on the host or on the device. */
+    const bolide_tensor *qo_indptr;       /* [b+1] i32: request i owns rows qo_indptr[i] … of q */
+    const bolide_tensor *paged_kv_indptr; /* [b+1] i32: and entries … of paged_kv_indices; NULL when
+                                             run gets block_tables */
+    const bolide_tensor *paged_kv_last_page_len; /* [b] i32: keys in the last page */
+    const bolide_tensor *seq_lens;   /* [b] i32: keys; either this or paged_kv_last_page_len */
+    const bolide_tensor *seq_lens_q; /* [b] i32: rows, where qo_indptr leaves more; or NULL */
+    int64_t num_qo_heads;
+    int64_t num_kv_heads; /* divides num_qo_heads */
+    int64_t head_dim_qk;  /* a multiple of 8, at most 576 */
+    int64_t head_dim_vo;  /* likewise; default head_dim_qk */
+    int64_t page_size;
+    int64_t kv_layout;         /* bolide_kv_layout, default NHD */
+    int64_t q_data_type;       /* f16 (default), bf16, f32, f8_e4m3fn, f8_e5m2 */
+    int64_t kv_data_type;      /* the same set; default q_data_type */
+    int64_t o_data_type;       /* the same set; default q_data_type, bf16 if that has 8 bits */
+    int64_t pos_encoding_mode; /* bolide_pos_encoding_mode, default NONE */
+    int64_t causal;            /* default 0 */
+    int64_t use_custom_mask; /* run gets custom_mask or packed_custom_mask, which replaces causal */
+    int64_t window_left;     /* default -1: no limit */
+    double logits_soft_cap;  /* absent or 0: off */
+    double sm_scale;         /* absent: 1/sqrt(head_dim_qk) */
+    double rope_scale;       /* default 1 */
+    double rope_theta;       /* default 10000 */
+    int64_t fixed_split_size; /* pages in a piece; absent, 0, -1: balanced. With it a request has
+                                 the same bits alone and in any batch */
+    int64_t disable_split_kv; /* 1: one piece a tile, again the same bits in any batch */
+    int64_t max_batch_size;   /* declared maxima, see above */
+    int64_t max_num_rows;     /* of q; needed when qo_indptr lies on the device */
+    int64_t max_sequence_kv;
+    int64_t max_token_per_sequence; /* a request with more rows is refused; absent: no limit */
+    const bolide_workspace *workspace;
+    bolide_plan *plan;
+} bolide_batch_prefill_paged_plan_args;
+
+typedef struct bolide_batch_prefill_paged_run_args {
+    bolide_args_head head;
+    const bolide_tensor *q;       /* [n, h_q, d_qk] */
+    const bolide_tensor *k_cache; /* [p, page_size, h_kv, d_qk] or [p, h_kv, page_size, d_qk] */
+    const bolide_tensor *v_cache; /* the same with d_vo */
+    const bolide_tensor *paged_kv_indices; /* [n] i32: page ids, request behind request */
+    const bolide_tensor *block_tables;     /* [b, m] i32: page ids a request; in place of these */
+    const bolide_tensor *custom_mask; /* [n] bool: q_len * kv_len a request, row by row; 1: seen */
+    const bolide_tensor *packed_custom_mask;   /* [n] u8: the same in bits, lowest first, each
+                                                  request from a new byte */
+    const bolide_tensor *sinks;                /* [h_q] f32: a logit that joins each row's sum */
+    double q_scale, k_scale, v_scale, o_scale; /* default 1 */
+    const bolide_tensor *q_scale_tensor;       /* [], [1] or [h_q] f32 */
+    const bolide_tensor *k_scale_tensor;       /* [], [1] or [h_kv] f32 */
+    const bolide_tensor *v_scale_tensor;       /* [], [1] or [h_kv] f32 */
+    const bolide_tensor *o_scale_tensor;       /* [] or [1] f32 */
+    int64_t return_lse_base_on_e;              /* default 0 */
+    /* Multi-item scoring, causal only: a token behind the prefix sees the prefix and the tokens of
+     * its own item, not its delimiter. */
+    const bolide_tensor *prefix_len_ptr;         /* [b] u32 or i32: keys of the shared prefix */
+    const bolide_tensor *token_pos_in_items_ptr; /* [b * len] u16: from the prefix on, each token's
+                                                    place in its item; 0: a delimiter */
+    int64_t token_pos_in_items_len;              /* len: entries of a request in the above */
+    const bolide_tensor *max_item_len_ptr;       /* [b] u16: bound of the places, or NULL */
+    const bolide_tensor *out;                    /* [n, h_q, d_vo] */
+    const bolide_tensor *lse;                    /* [n, h_q] f32, or NULL */
+    const bolide_workspace *workspace;           /* the plan's */
+    bolide_plan *plan;
+} bolide_batch_prefill_paged_run_args;
+
+BOLIDE_API BOLIDE_MUST_USE bolide_status bolide_batch_prefill_paged_workspace(
+    const bolide_context *ctx, const bolide_batch_prefill_paged_plan_args *args,
+    bolide_sizes *sizes);
+BOLIDE_API BOLIDE_MUST_USE bolide_status bolide_batch_prefill_paged_plan(
+    const bolide_context *ctx, const bolide_batch_prefill_paged_plan_args *args,
+    bolide_stream stream);
+BOLIDE_API BOLIDE_MUST_USE bolide_status bolide_batch_prefill_paged_run(
+    const bolide_context *ctx, const bolide_batch_prefill_paged_run_args *args,
+    bolide_stream stream);
+
+/* ---- batch_prefill_ragged: keys and values packed request behind request --------------------- */
+
+typedef struct bolide_batch_prefill_ragged_plan_args {
+    bolide_args_head head;
+    /* Lengths; each tensor on the host or on the device. */
+    const bolide_tensor *qo_indptr; /* [b+1] i32: request i owns rows qo_indptr[i] … of q and lse */
+    const bolide_tensor *kv_indptr;  /* [b+1] i32: and rows … of k */
+    const bolide_tensor *v_indptr;   /* [b+1] i32: and rows … of v; default kv_indptr */
+    const bolide_tensor *o_indptr;   /* [b+1] i32: and rows … of out; default qo_indptr */
+    const bolide_tensor *seq_lens;   /* [b] i32: keys, where kv_indptr leaves more; or NULL */
+    const bolide_tensor *seq_lens_q; /* [b] i32: rows, where qo_indptr leaves more; or NULL */
+    int64_t num_qo_heads;
+    int64_t num_kv_heads;      /* divides num_qo_heads */
+    int64_t head_dim_qk;       /* a multiple of 8, at most 576 */
+    int64_t head_dim_vo;       /* likewise; default head_dim_qk */
+    int64_t kv_layout;         /* bolide_kv_layout, default NHD */
+    int64_t q_data_type;       /* f16 (default), bf16, f32, f8_e4m3fn, f8_e5m2 */
+    int64_t kv_data_type;      /* the same set; default q_data_type */
+    int64_t o_data_type;       /* the same set; default q_data_type, bf16 if that has 8 bits */
+    int64_t pos_encoding_mode; /* bolide_pos_encoding_mode, default NONE */
+    int64_t causal;            /* default 0 */
+    int64_t use_custom_mask; /* run gets custom_mask or packed_custom_mask, which replaces causal */
+    int64_t window_left;     /* default -1: no limit */
+    double logits_soft_cap;  /* absent or 0: off */
+    double sm_scale;         /* absent: 1/sqrt(head_dim_qk) */
+    double rope_scale;       /* default 1 */
+    double rope_theta;       /* default 10000 */
+    int64_t fixed_split_size; /* keys in a piece; absent, 0, -1: balanced. With it a request has the
+                                 same bits alone and in any batch */
+    int64_t disable_split_kv; /* 1: one piece a tile, again the same bits in any batch */
+    int64_t max_batch_size;   /* declared maxima, see above */
+    int64_t max_num_rows;     /* of q; needed when qo_indptr lies on the device */
+    int64_t max_sequence_kv;
+    int64_t max_token_per_sequence; /* a request with more rows is refused; absent: no limit */
+    const bolide_workspace *workspace;
+    bolide_plan *plan;
+} bolide_batch_prefill_ragged_plan_args;
+
+typedef struct bolide_batch_prefill_ragged_run_args {
+    bolide_args_head head;
+    const bolide_tensor *q;           /* [n, h_q, d_qk] */
+    const bolide_tensor *k;           /* [n_kv, h_kv, d_qk], HND: [h_kv, n_kv, d_qk] */
+    const bolide_tensor *v;           /* [n_v, h_kv, d_vo], HND: [h_kv, n_v, d_vo] */
+    const bolide_tensor *custom_mask; /* [n] bool: q_len * kv_len a request, row by row; 1: seen */
+    const bolide_tensor *packed_custom_mask;   /* [n] u8: the same in bits, lowest first, each
+                                                  request from a new byte */
+    const bolide_tensor *sinks;                /* [h_q] f32: a logit that joins each row's sum */
+    double q_scale, k_scale, v_scale, o_scale; /* default 1 */
+    const bolide_tensor *q_scale_tensor;       /* [], [1] or [h_q] f32 */
+    const bolide_tensor *k_scale_tensor;       /* [], [1] or [h_kv] f32 */
+    const bolide_tensor *v_scale_tensor;       /* [], [1] or [h_kv] f32 */
+    const bolide_tensor *o_scale_tensor;       /* [] or [1] f32 */
+    int64_t return_lse_base_on_e;              /* default 0 */
+    /* Multi-item scoring, causal only: a token behind the prefix sees the prefix and the tokens of
+     * its own item, not its delimiter. */
+    const bolide_tensor *prefix_len_ptr;         /* [b] u32 or i32: keys of the shared prefix */
+    const bolide_tensor *token_pos_in_items_ptr; /* [b * len] u16: from the prefix on, each token's
+                                                    place in its item; 0: a delimiter */
+    int64_t token_pos_in_items_len;              /* len: entries of a request in the above */
+    const bolide_tensor *max_item_len_ptr;       /* [b] u16: bound of the places, or NULL */
+    const bolide_tensor *out;                    /* [n_o, h_q, d_vo]; n_o is n without o_indptr */
+    const bolide_tensor *lse;                    /* [n, h_q] f32, or NULL */
+    const bolide_workspace *workspace;           /* the plan's */
+    bolide_plan *plan;
+} bolide_batch_prefill_ragged_run_args;
+
+BOLIDE_API BOLIDE_MUST_USE bolide_status bolide_batch_prefill_ragged_workspace(
+    const bolide_context *ctx, const bolide_batch_prefill_ragged_plan_args *args,
+    bolide_sizes *sizes);
+BOLIDE_API BOLIDE_MUST_USE bolide_status bolide_batch_prefill_ragged_plan(
+    const bolide_context *ctx, const bolide_batch_prefill_ragged_plan_args *args,
+    bolide_stream stream);
+BOLIDE_API BOLIDE_MUST_USE bolide_status bolide_batch_prefill_ragged_run(
+    const bolide_context *ctx, const bolide_batch_prefill_ragged_run_args *args,
+    bolide_stream stream);
+
+/* ---- batch_attention: prefill and decode requests mixed ----------------------------------------
+ */
+
+typedef struct bolide_batch_attention_plan_args {
+    bolide_args_head head;
+    /* Lengths; each tensor on the host or on the device. */
+    const bolide_tensor *qo_indptr;  /* [b+1] i32: request i owns rows qo_indptr[i] … of q */
+    const bolide_tensor *kv_indptr;  /* [b+1] i32: and entries … of kv_indices; NULL when run gets
+                                        block_tables */
+    const bolide_tensor *kv_len_arr; /* [b] i32: keys of each request */
+    int64_t num_qo_heads;
+    int64_t num_kv_heads; /* divides num_qo_heads */
+    int64_t head_dim_qk;  /* a multiple of 8, at most 576 */
+    int64_t head_dim_vo;  /* likewise; default head_dim_qk */
+    int64_t page_size;
+    int64_t kv_layout;         /* bolide_kv_layout, default NHD */
+    int64_t q_data_type;       /* f16 (default), bf16, f32, f8_e4m3fn, f8_e5m2 */
+    int64_t kv_data_type;      /* the same set; default q_data_type */
+    int64_t o_data_type;       /* the same set; default q_data_type, bf16 if that has 8 bits */
+    int64_t pos_encoding_mode; /* bolide_pos_encoding_mode, default NONE */
+    int64_t causal;            /* default 0 */
+    int64_t use_custom_mask; /* run gets custom_mask or packed_custom_mask, which replaces causal */
+    int64_t window_left;     /* default -1: no limit */
+    double logits_soft_cap;  /* absent or 0: off */
+    double sm_scale;         /* absent: 1/sqrt(head_dim_qk) */
+    double rope_scale;       /* default 1 */
+    double rope_theta;       /* default 10000 */
+    int64_t fixed_split_size; /* pages in a piece; absent, 0, -1: balanced. With it a request has
+                                 the same bits alone and in any batch */
+    int64_t disable_split_kv; /* 1: one piece a tile, again the same bits in any batch */
+    int64_t max_batch_size;   /* declared maxima, see above */
+    int64_t max_num_rows;     /* of q; needed when qo_indptr lies on the device */
+    int64_t max_sequence_kv;
+    const bolide_workspace *workspace;
+    bolide_plan *plan;
+} bolide_batch_attention_plan_args;
+
+typedef struct bolide_batch_attention_run_args {
+    bolide_args_head head;
+    const bolide_tensor *q;          /* [n, h_q, d_qk] */
+    const bolide_tensor *k_cache;    /* [p, page_size, h_kv, d_qk] or [p, h_kv, page_size, d_qk] */
+    const bolide_tensor *v_cache;    /* the same with d_vo */
+    const bolide_tensor *kv_indices; /* [n] i32: page ids, request behind request */
+    const bolide_tensor *block_tables; /* [b, m] i32: page ids a request; in place of these */
+    const bolide_tensor *custom_mask;  /* [n] bool: q_len * kv_len a request, row by row; 1: seen */
+    const bolide_tensor *packed_custom_mask;   /* [n] u8: the same in bits, lowest first, each
+                                                  request from a new byte */
+    const bolide_tensor *sinks;                /* [h_q] f32: a logit that joins each row's sum */
+    double q_scale, k_scale, v_scale, o_scale; /* default 1 */
+    const bolide_tensor *q_scale_tensor;       /* [], [1] or [h_q] f32 */
+    const bolide_tensor *k_scale_tensor;       /* [], [1] or [h_kv] f32 */
+    const bolide_tensor *v_scale_tensor;       /* [], [1] or [h_kv] f32 */
+    const bolide_tensor *o_scale_tensor;       /* [] or [1] f32 */
+    int64_t return_lse_base_on_e;              /* default 0 */
+    double logits_soft_cap;                    /* of this run; absent: the plan's */
+    const bolide_tensor *out;                  /* [n, h_q, d_vo] */
+    const bolide_tensor *lse;                  /* [n, h_q] f32, or NULL */
+    const bolide_workspace *workspace;         /* the plan's */
+    bolide_plan *plan;
+} bolide_batch_attention_run_args;
+
+BOLIDE_API BOLIDE_MUST_USE bolide_status bolide_batch_attention_workspace(
+    const bolide_context *ctx, const bolide_batch_attention_plan_args *args, bolide_sizes *sizes);
+BOLIDE_API BOLIDE_MUST_USE bolide_status bolide_batch_attention_plan(
+    const bolide_context *ctx, const bolide_batch_attention_plan_args *args, bolide_stream stream);
+BOLIDE_API BOLIDE_MUST_USE bolide_status bolide_batch_attention_run(
+    const bolide_context *ctx, const bolide_batch_attention_run_args *args, bolide_stream stream);
+
+/* ---- one request, no plan -------------------------------------------------------------------- */
+
+/* One query token. */
+typedef struct bolide_single_decode_with_kv_cache_args {
+    bolide_args_head head;
+    const bolide_tensor *q;     /* [h_q, d_qk]: f16, bf16, f32, f8_e4m3fn, f8_e5m2 */
+    const bolide_tensor *k;     /* [s, h_kv, d_qk], HND: [h_kv, s, d_qk]; the same set of dtypes */
+    const bolide_tensor *v;     /* the same with d_vo; dtype of k */
+    int64_t kv_layout;          /* bolide_kv_layout, default NHD */
+    int64_t pos_encoding_mode;  /* bolide_pos_encoding_mode, default NONE */
+    int64_t window_left;        /* default -1: no limit */
+    double logits_soft_cap;     /* absent or 0: off */
+    double sm_scale;            /* absent: 1/sqrt(d_qk) */
+    double rope_scale;          /* default 1 */
+    double rope_theta;          /* default 10000 */
+    const bolide_tensor *sinks; /* [h_q] f32: a logit that joins each row's sum */
+    double q_scale, k_scale, v_scale, o_scale; /* default 1 */
+    const bolide_tensor *q_scale_tensor;       /* [], [1] or [h_q] f32 */
+    const bolide_tensor *k_scale_tensor;       /* [], [1] or [h_kv] f32 */
+    const bolide_tensor *v_scale_tensor;       /* [], [1] or [h_kv] f32 */
+    const bolide_tensor *o_scale_tensor;       /* [] or [1] f32 */
+    int64_t return_lse_base_on_e;              /* default 0 */
+    const bolide_tensor *out;                  /* [h_q, d_vo]: the same set of dtypes */
+    const bolide_tensor *lse;                  /* [h_q] f32, or NULL */
+    const bolide_workspace *workspace;
+} bolide_single_decode_with_kv_cache_args;
+
+BOLIDE_API BOLIDE_MUST_USE bolide_status bolide_single_decode_with_kv_cache(
+    const bolide_context *ctx, const bolide_single_decode_with_kv_cache_args *args,
+    bolide_stream stream);
+
+/* Any number of query tokens. */
+typedef struct bolide_single_prefill_with_kv_cache_args {
+    bolide_args_head head;
+    const bolide_tensor *q;           /* [n, h_q, d_qk]: f16, bf16, f32, f8_e4m3fn, f8_e5m2 */
+    const bolide_tensor *k;           /* [s, h_kv, d_qk], HND: [h_kv, s, d_qk]; the same dtypes */
+    const bolide_tensor *v;           /* the same with d_vo; dtype of k */
+    const bolide_tensor *custom_mask; /* [n, s] bool; replaces causal */
+    const bolide_tensor *packed_custom_mask; /* [ceil(n*s/8)] u8: the same in bits, lowest first */
+    int64_t kv_layout;                       /* bolide_kv_layout, default NHD */
+    int64_t pos_encoding_mode;               /* bolide_pos_encoding_mode, default NONE */
+    int64_t causal;                          /* default 0 */
+    int64_t window_left;                     /* default -1: no limit */
+    double logits_soft_cap;                  /* absent or 0: off */
+    double sm_scale;                         /* absent: 1/sqrt(d_qk) */
+    double rope_scale;                       /* default 1 */
+    double rope_theta;                       /* default 10000 */
+    const bolide_tensor *sinks;              /* [h_q] f32: a logit that joins each row's sum */
+    double q_scale, k_scale, v_scale, o_scale; /* default 1 */
+    const bolide_tensor *q_scale_tensor;       /* [], [1] or [h_q] f32 */
+    const bolide_tensor *k_scale_tensor;       /* [], [1] or [h_kv] f32 */
+    const bolide_tensor *v_scale_tensor;       /* [], [1] or [h_kv] f32 */
+    const bolide_tensor *o_scale_tensor;       /* [] or [1] f32 */
+    int64_t return_lse_base_on_e;              /* default 0 */
+    const bolide_tensor *out;                  /* [n, h_q, d_vo]: the same set of dtypes */
+    const bolide_tensor *lse;                  /* [n, h_q] f32, or NULL */
+    const bolide_workspace *workspace;
+} bolide_single_prefill_with_kv_cache_args;
+
+BOLIDE_API BOLIDE_MUST_USE bolide_status bolide_single_prefill_with_kv_cache(
+    const bolide_context *ctx, const bolide_single_prefill_with_kv_cache_args *args,
+    bolide_stream stream);
+
 #ifdef __cplusplus
 }
 #endif

@@ -5,12 +5,15 @@
 #ifndef BOLIDE_BOLIDE_H
 #define BOLIDE_BOLIDE_H
 
+#include <bolide/activation.h>
 #include <bolide/attention.h>
 #include <bolide/core.h>
 #include <bolide/gemm.h>
 #include <bolide/norm.h>
 #include <bolide/page.h>
+#include <bolide/quant.h>
 #include <bolide/rope.h>
 #include <bolide/sampling.h>
+#include <bolide/topk.h>
 
 #endif

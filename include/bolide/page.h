@@ -50,8 +50,8 @@ BOLIDE_API BOLIDE_MUST_USE bolide_status bolide_get_batch_indices_positions(
 /* Writes token i of append_key and append_value into the caches, as token positions[i] of request
  * batch_indices[i]. Skipped, with nothing written: a request outside 0 … b-1, a position outside
  * the request's length, a page outside the pool. The dtype of a cache is that of what is appended,
- * or fp8: then values are rounded to nearest even and clamped to the format's finite range, NaN
- * stays NaN. Two tokens must not name the same slot. */
+ * or one of fewer bits: then values are rounded to nearest even, for fp8 also clamped to the
+ * format's finite range; NaN stays NaN. Two tokens must not name the same slot. */
 typedef struct bolide_append_paged_kv_cache_args {
     bolide_args_head head;
     const bolide_tensor *append_key;       /* [nnz, h_kv, d_qk]: f16, bf16, f32, fp8 */

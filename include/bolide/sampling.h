@@ -158,9 +158,9 @@ BOLIDE_API BOLIDE_MUST_USE bolide_status bolide_top_k_top_p_sampling_from_logits
     bolide_stream stream);
 
 /* A sample from softmax(logits) by the Gumbel-max trick: the lowest index of the largest
- * logit + noise, noise = -log(-log1p(-v)) and v = min((w + 1/2) 2^-32, 1 - 2^-24), all in f32. w is
- * word i % 4 of the Philox block with key (seed low, seed high) and counter (i / 4, output row,
- * offset low, offset high) for element i. */
+ * logit + noise, in f32, with noise = -log(-log1p(-v)) and v = min(w 2^-32 + 2^-33, 1 - 2^-24).
+ * w is word i % 4 of the Philox block with key (seed low, seed high) and counter (i / 4, output
+ * row, offset low, offset high) for element i. */
 typedef struct bolide_sampling_from_logits_args {
     bolide_args_head head;
     const bolide_tensor *logits;        /* [n, v]: f16, bf16, f32; v contiguous */

@@ -335,6 +335,8 @@ static bolide_status check_tensor(bolide__call *call, const row_view *v, const b
                                r->flags & BOLIDE_HOST ? "host memory"
                                                       : device_text(call->ctx->device),
                                "%s", device_text(t->device));
+    if (t->ndim > 0 && !t->shape)
+        return BOLIDE_FAIL_ARG(call, r->name, "shape", "not NULL", "NULL");
     const bolide__form *f =
         t->ndim < 0 || t->ndim > BOLIDE__MAX_NDIM ? NULL : bolide__row_form(call, v->index, t);
     if (!f || f->ndim != t->ndim)

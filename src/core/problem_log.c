@@ -46,17 +46,47 @@ static void put_integer(sink *s, const bolide_param *r, int64_t value) {
         put(s, " %s=%lld", r->name, (long long)value);
 }
 
-static void put_tensor(sink *s, const bolide_param *r, const bolide_tensor *t) {
-    if (!t) {
+static void put_strides(sink *s, const bolide_param *r, const bolide_tensor *t) {
+    int64_t step = 1;
+    for (int32_t i = t->ndim - 1; i >= 0; i--) {
+        if (t->shape[i] > 1 && bolide__stride(t, i) != step)
+            put(s, " %s.stride%d=%lld", r->name, (int)i, (long long)bolide__stride(t, i));
+        step *= t->shape[i] > 1 ? t->shape[i] : 1;
+    }
+}
+
+/* The tensor whose memory an output shares; NULL: none. */
+static const char *shared_with(const bolide__entry *e, const bolide_param *r,
+                               const bolide_tensor *t, const char *args) {
+    for (int i = 0; r->alias && i < e->row_count; i++) {
+        const bolide_tensor *other = NULL;
+        if (strcmp(e->rows[i].name, r->alias) != 0)
+            continue;
+        memcpy(&other, args + e->rows[i].offset, sizeof other);
+        if (other && bolide__data(other) == bolide__data(t))
+            return r->alias;
+    }
+    return NULL;
+}
+
+static void put_tensor(sink *s, const bolide__entry *e, const bolide_param *r, const char *args) {
+    const bolide_tensor *t = NULL;
+    memcpy(&t, args + r->offset, sizeof t);
+    if (!t)
+        return;
+    const char *shared = shared_with(e, r, t, args);
+    if (shared) {
+        put(s, " %s=%s", r->name, shared);
         return;
     }
     if (!r->like)
         put(s, " %s=%s", r->name, bolide_dtype_name(bolide_dtype_bit(t->dtype)));
-    if (!bolide__is_contiguous(t) && t->ndim >= 2)
-        put(s, " %s.stride=%lld", r->name, (long long)bolide__stride(t, t->ndim - 2));
+    else if (r->flags & BOLIDE_OPTIONAL)
+        put(s, " %s=given", r->name);
+    put_strides(s, r, t);
 }
 
-static void put_row(sink *s, const bolide_param *r, const char *args) {
+static void put_row(sink *s, const bolide__entry *e, const bolide_param *r, const char *args) {
     const bolide_tensor *t = NULL;
     int64_t i64 = 0;
     double f64 = 0;
@@ -76,8 +106,7 @@ static void put_row(sink *s, const bolide_param *r, const char *args) {
     case BOLIDE_KIND_IN:
     case BOLIDE_KIND_OUT:
     case BOLIDE_KIND_INOUT:
-        memcpy(&t, args + r->offset, sizeof(void *));
-        put_tensor(s, r, t);
+        put_tensor(s, e, r, args);
         break;
     case BOLIDE_KIND_F64_OR_TENSOR:
         memcpy(&t, args + r->offset, sizeof(void *));
@@ -114,7 +143,7 @@ int bolide__problem_text(const bolide__call *call, char *to, size_t bytes) {
                 (long long)call->dims[i]);
     }
     for (int i = 0; i < e->row_count; i++)
-        put_row(&s, &e->rows[i], call->args);
+        put_row(&s, e, &e->rows[i], call->args);
     return s.used;
 }
 

@@ -221,7 +221,8 @@ int64_t bolide__dim(const bolide__call *call, const char *name) {
     return slot < 0 ? INT64_MIN : call->dims[slot];
 }
 
-/* Dtype of an output row: its single dtype, or that of the row it is like. */
+/* Dtype of an output row: its single dtype, or that of the row it is like, or the first of that
+ * row's dtypes if that tensor is absent. */
 static int64_t output_dtype(const bolide__call *call, const bolide_param *rows, int index) {
     const bolide__row *row = &call->program->rows[index];
     if (row->like_slot >= 0)
@@ -239,7 +240,7 @@ static int64_t output_dtype(const bolide__call *call, const bolide_param *rows, 
     }
     const bolide_tensor *t;
     memcpy(&t, field, sizeof t);
-    return t ? bolide_dtype_bit(t->dtype) : 0;
+    return t ? bolide_dtype_bit(t->dtype) : like->dtypes & -like->dtypes;
 }
 
 /* The form of an output that the inputs decide: the only one, or the one whose dimensions are all

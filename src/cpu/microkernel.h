@@ -1,17 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The inner kernels of matrix products, a table an instruction set. GEMM and attention are written
-// over them; what a chip can do (BF16 dot products, AMX tiles, VNNI) is an entry, not an #if.
+// The tiles of matrix products, a table an instruction set: C[mr x nr] += A panel * B panel, packed
+// with conversion from any float dtype, summed in f32. What a chip can do (BF16 dot products, AMX)
+// is an entry, not an #if. Products of few rows, which read B where it lies, and of quantised
+// blocks (cpu/simd_block.h) need no panel and are kernels of their operators.
 //
-//     tile   C[mr x nr] += A panel * B panel      many rows: mm, bmm, prefill attention
-//     dot    C[m][n] = sum over k of A[m][k] * B[n][k], B read as it lies       few rows
-//     quant  the same with blocks of 4 or 8 bits as GGUF stores them, f32 or int8 arithmetic
-//
-// Bits: an element of the f32 tile is one chain of FMA over k in order, whatever the tile, the
-// split of k or the other rows. An element of a dot is 16 chains, lane k mod 16, added by the tree
-// of f32_sum. An element of quant int8 is one chain over blocks with an exact integer dot product
-// inside. So each gives the same bits alone and in any batch, and on avx2, emu512 and avx512 alike.
-// The entries marked `unit` are classes of their own, left out in batch-invariant mode.
+// An element of the f32 tile is one chain of FMA over k in order, whatever the tile, the split of k
+// or the other rows: the same bits alone and in any batch, and on avx2, emu512 and avx512. Entries
+// marked `unit` are classes of their own, left out in batch-invariant mode.
 //
 //     panel of A   mr rows, k elements        [k / g][mr][g]     g = k_group
 //     panel of B   nr columns, k elements     [k / g][nr][g]     (AMX differs: see its file)
@@ -26,8 +22,6 @@
 #include <bolide/core.h>
 
 #include "cpu/cpu.h"
-
-/* ---- tile --------------------------------------------------------------------------------- */
 
 typedef struct bolide__gemm_kernel {
     const char *name;
@@ -66,71 +60,5 @@ const bolide__gemm_kernel *bolide__gemm_entry(int index);
 
 /* 1 unless the context asks for batch-invariant results. */
 int bolide__units_allowed(const bolide_context *ctx);
-
-/* ---- dot ---------------------------------------------------------------------------------- */
-
-/* C[i * ldc + j] = sum over k of a[i][k] * b[j][k], i < m, j < n, any m and n. a[i] are rows of
- * f32; b[j] rows of dtype (those of pack_a). Made for few rows, where B is read once from memory;
- * at m above about 16 the tile is faster. */
-typedef void bolide__dot_fn(const float *const *a, int m, const void *const *b, int64_t dtype,
-                            int n, int64_t k, float *c, int64_t ldc);
-bolide__dot_fn *bolide__dot(void);
-
-/* x[0..n) of dtype to f32. */
-typedef void bolide__widen_fn(float *out, const void *x, int64_t dtype, int64_t n);
-bolide__widen_fn *bolide__widen(void);
-
-/* ---- quant -------------------------------------------------------------------------------- */
-
-/* Blocks of 32 along k, as GGUF stores them; d and m are f16.
- *     Q4_0  d, 16 bytes          w = d (q - 8)      byte i holds element i low, i + 16 high
- *     Q4_1  d, m, 16 bytes       w = d q + m
- *     Q8_0  d, 32 signed bytes   w = d q */
-typedef enum bolide__block_format { BOLIDE__Q4_0, BOLIDE__Q4_1, BOLIDE__Q8_0 } bolide__block_format;
-
-enum { BOLIDE__BLOCK = 32 };
-
-static inline int64_t bolide__block_bytes(bolide__block_format format) {
-    return format == BOLIDE__Q4_0 ? 18 : format == BOLIDE__Q4_1 ? 20 : 34;
-}
-
-/* A row of activations in blocks of 32: x = scale * q, q in [-127, 127]; sum is that of the q of a
- * block. */
-typedef struct bolide__q8_row {
-    const int8_t *q;    /* [32 * blocks] */
-    const float *scale; /* [blocks] */
-    const int32_t *sum; /* [blocks] */
-} bolide__q8_row;
-
-typedef struct bolide__quant_kernel {
-    const char *name;
-    int mr, nr;
-
-    /* One row of k = 32 * blocks elements: scale = max|x| / 127. NaN makes the block NaN. */
-    void (*quantize)(const void *x, int64_t dtype, int64_t blocks, int8_t *q, float *scale,
-                     int32_t *sum);
-
-    /* int8, one row of activations, weights as they lie: c[j] for j < n, any n. */
-    void (*row)(const bolide__q8_row *a, const void *const *b, bolide__block_format format, int n,
-                int64_t blocks, float *c);
-
-    /* int8, tiles: n <= nr rows of weights to a panel of panel_block_bytes a block; then
-     * C[i * ldc + j] for i < m <= mr, j < n, the same bits as `row`. */
-    int64_t panel_block_bytes;
-    void (*pack)(void *panel, const void *const *b, bolide__block_format format, int n,
-                 int64_t blocks);
-    void (*run)(const bolide__q8_row *a, const void *panel, bolide__block_format format,
-                int64_t blocks, float *c, int64_t ldc, int m, int n);
-
-    /* f32: rows of activations in f32 times weights as they lie; any m and n. */
-    void (*dot)(const float *const *a, int m, const void *const *b, bolide__block_format format,
-                int n, int64_t blocks, float *c, int64_t ldc);
-    /* A row of weights to f32; dot on such rows gives the bits of this dot. */
-    void (*dequantize)(const void *b, bolide__block_format format, int64_t blocks, float *out);
-} bolide__quant_kernel;
-
-const bolide__quant_kernel *bolide__quant(void);
-/* All entries that can run on this machine with the set in force, for tests; NULL ends. */
-const bolide__quant_kernel *bolide__quant_entry(int index);
 
 #endif

@@ -28,21 +28,14 @@
         break;                                                                                     \
     }
 
-#define BOLIDE__ENTRIES(isa)                                                                       \
-    extern const bolide__gemm_kernel bolide__gemm_f32_entry_##isa;                                 \
-    extern const bolide__quant_kernel bolide__quant_entry_##isa;                                   \
-    bolide__dot_fn bolide__dot_rows_##isa;                                                         \
-    bolide__widen_fn bolide__widen_row_##isa
-
-BOLIDE__ENTRIES(baseline);
+extern const bolide__gemm_kernel bolide__gemm_f32_entry_baseline;
 #if defined(__x86_64__)
-BOLIDE__ENTRIES(avx2);
-BOLIDE__ENTRIES(emu512);
-BOLIDE__ENTRIES(avx512);
+extern const bolide__gemm_kernel bolide__gemm_f32_entry_avx2;
+extern const bolide__gemm_kernel bolide__gemm_f32_entry_emu512;
+extern const bolide__gemm_kernel bolide__gemm_f32_entry_avx512;
 /* Units beside the base set, compiled with AVX-512 only. */
 extern const bolide__gemm_kernel bolide__gemm_bf16_entry_avx512;
 extern const bolide__gemm_kernel bolide__gemm_amx_entry_avx512;
-extern const bolide__quant_kernel bolide__quant_vnni_entry_avx512;
 #endif
 
 #endif

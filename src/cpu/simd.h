@@ -94,6 +94,35 @@ BOLIDE_INLINE mask16 mask_range(int64_t first, int64_t end) {
     return mask_and(mask_first(end), mask_not(mask_first(first)));
 }
 
+/* ---- derived: the first n elements -------------------------------------------------------- */
+
+#if !defined(BOLIDE_ISA_BASELINE)
+
+BOLIDE_INLINE f32x16 f32_load_n(const float *p, int64_t n) {
+    if (!BOLIDE_SIMD_FREE_MASKS && n >= BOLIDE_LANES)
+        return f32_load(p);
+    return f32_load_mask(mask_first(n), p);
+}
+BOLIDE_INLINE void f32_store_n(float *p, f32x16 a, int64_t n) {
+    if (!BOLIDE_SIMD_FREE_MASKS && n >= BOLIDE_LANES)
+        f32_store(p, a);
+    else
+        f32_store_mask(p, mask_first(n), a);
+}
+BOLIDE_INLINE i32x16 i32_load_n(const int32_t *p, int64_t n) {
+    if (!BOLIDE_SIMD_FREE_MASKS && n >= BOLIDE_LANES)
+        return i32_load(p);
+    return i32_load_mask(mask_first(n), p);
+}
+BOLIDE_INLINE void i32_store_n(int32_t *p, i32x16 a, int64_t n) {
+    if (!BOLIDE_SIMD_FREE_MASKS && n >= BOLIDE_LANES)
+        i32_store(p, a);
+    else
+        i32_store_mask(p, mask_first(n), a);
+}
+
+#endif
+
 /* ---- derived: f32 ------------------------------------------------------------------------- */
 
 BOLIDE_INLINE f32x16 f32_zero(void) {

@@ -21,6 +21,9 @@ typedef struct f64x16 {
     __m256d v[4];
 } f64x16;
 
+/* A masked store takes dozens of steps on some chips. */
+#define BOLIDE_SIMD_FREE_MASKS 0
+
 /* ---- masks -------------------------------------------------------------------------------- */
 
 BOLIDE_INLINE __m256i simd_spread(uint32_t bits) {
@@ -125,12 +128,6 @@ BOLIDE_INLINE void f32_store_mask(float *p, mask16 m, f32x16 a) {
     _mm256_maskstore_ps(p, simd_mask_lo(m), a.lo);
     _mm256_maskstore_ps(p + 8, simd_mask_hi(m), a.hi);
 }
-BOLIDE_INLINE f32x16 f32_load_n(const float *p, int64_t n) {
-    return f32_load_mask(mask_first(n), p);
-}
-BOLIDE_INLINE void f32_store_n(float *p, f32x16 a, int64_t n) {
-    f32_store_mask(p, mask_first(n), a);
-}
 BOLIDE_INLINE f32x16 f32_add(f32x16 a, f32x16 b) {
     return (f32x16){_mm256_add_ps(a.lo, b.lo), _mm256_add_ps(a.hi, b.hi)};
 }
@@ -221,12 +218,6 @@ BOLIDE_INLINE i32x16 i32_load_mask(mask16 m, const int32_t *p) {
 BOLIDE_INLINE void i32_store_mask(int32_t *p, mask16 m, i32x16 a) {
     _mm256_maskstore_epi32(p, simd_mask_lo(m), a.lo);
     _mm256_maskstore_epi32(p + 8, simd_mask_hi(m), a.hi);
-}
-BOLIDE_INLINE i32x16 i32_load_n(const int32_t *p, int64_t n) {
-    return i32_load_mask(mask_first(n), p);
-}
-BOLIDE_INLINE void i32_store_n(int32_t *p, i32x16 a, int64_t n) {
-    i32_store_mask(p, mask_first(n), a);
 }
 BOLIDE_INLINE i32x16 i32_add(i32x16 a, i32x16 b) {
     return (i32x16){_mm256_add_epi32(a.lo, b.lo), _mm256_add_epi32(a.hi, b.hi)};

@@ -21,6 +21,9 @@ typedef struct mask16 {
     __mmask16 k;
 } mask16;
 
+/* Masked loads and stores cost what plain ones do. */
+#define BOLIDE_SIMD_FREE_MASKS 1
+
 /* ---- masks -------------------------------------------------------------------------------- */
 
 BOLIDE_INLINE mask16 mask_of_bits(uint32_t bits) {
@@ -58,12 +61,6 @@ BOLIDE_INLINE f32x16 f32_load_mask(mask16 m, const float *p) {
 }
 BOLIDE_INLINE void f32_store_mask(float *p, mask16 m, f32x16 a) {
     _mm512_mask_storeu_ps(p, m.k, a.v);
-}
-BOLIDE_INLINE f32x16 f32_load_n(const float *p, int64_t n) {
-    return f32_load_mask(mask_first(n), p);
-}
-BOLIDE_INLINE void f32_store_n(float *p, f32x16 a, int64_t n) {
-    f32_store_mask(p, mask_first(n), a);
 }
 BOLIDE_INLINE f32x16 f32_add(f32x16 a, f32x16 b) {
     return (f32x16){_mm512_add_ps(a.v, b.v)};
@@ -150,12 +147,6 @@ BOLIDE_INLINE i32x16 i32_load_mask(mask16 m, const int32_t *p) {
 }
 BOLIDE_INLINE void i32_store_mask(int32_t *p, mask16 m, i32x16 a) {
     _mm512_mask_storeu_epi32(p, m.k, a.v);
-}
-BOLIDE_INLINE i32x16 i32_load_n(const int32_t *p, int64_t n) {
-    return i32_load_mask(mask_first(n), p);
-}
-BOLIDE_INLINE void i32_store_n(int32_t *p, i32x16 a, int64_t n) {
-    i32_store_mask(p, mask_first(n), a);
 }
 BOLIDE_INLINE i32x16 i32_add(i32x16 a, i32x16 b) {
     return (i32x16){_mm512_add_epi32(a.v, b.v)};

@@ -33,6 +33,30 @@ int32_t bolide__cuda_noted(const bolide_context *ctx) {
     return count;
 }
 
+const char *bolide__cuda_target_name(const bolide_context *ctx, char text[BOLIDE__TARGET_TEXT]) {
+    return bolide__target_text(ctx->cuda->target, text);
+}
+
+/* Jobs lie newest first, so a job goes if an older one is of the same operator and kernel. */
+void bolide__cuda_keep_one_each(bolide_context *ctx) {
+    bolide__job_node **at = &ctx->cuda->jobs;
+    while (*at) {
+        bolide__job_node *job = *at;
+        const bolide__job_node *older = job->next;
+        while (older && (strcmp(older->entry, job->entry) != 0 ||
+                         strcmp(older->spec.function, job->spec.function) != 0 ||
+                         strcmp(older->spec.source, job->spec.source) != 0))
+            older = older->next;
+        if (!older) {
+            at = &job->next;
+            continue;
+        }
+        *at = job->next;
+        bolide__spec_free(&job->spec);
+        free(job);
+    }
+}
+
 static void report(pool *p, const bolide__job_node *job, bolide_status status,
                    const bolide__binary *binary, const bolide__build_info *info) {
     char spec[BOLIDE__SPEC_TEXT], target[BOLIDE__TARGET_TEXT];

@@ -25,8 +25,14 @@ typedef struct bolide__compile_report {
     int32_t shared_limit; /* of the target */
 } bolide__compile_report;
 
+/* "sm_90a": what kernels of a context are compiled for. */
+const char *bolide__cuda_target_name(const bolide_context *ctx, char text[BOLIDE__TARGET_TEXT]);
+
 /* Number of distinct specs that the calls on a dry context have met so far. */
 int32_t bolide__cuda_noted(const bolide_context *ctx);
+
+/* Drops all but the first of each operator and kernel function. */
+void bolide__cuda_keep_one_each(bolide_context *ctx);
 
 /* Compiles them on `threads` threads (0: one for each CPU at hand). progress, which may be NULL, is
  * called for each kernel by one thread at a time. All are tried; the status and message are those

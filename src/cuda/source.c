@@ -69,11 +69,12 @@ static int ends_with(const char *name, const char *end) {
 }
 
 /* The text of a file below src; NULL if there is none. A checkout has more files than the library
- * embeds; taking the same ones gives the same hash for the same text. */
+ * embeds (cmake/embed.cmake); taking the same ones gives the same hash for the same text. */
 static const char *find_text(const char *name) {
     if (bolide__environment()->kernel_dir) {
-        const int device =
-            ends_with(name, ".cu") || ends_with(name, ".cuh") || ends_with(name, "_internal.h");
+        const int device = ends_with(name, ".cu") || ends_with(name, ".cuh") ||
+                           (strncmp(name, "ops/", 4) == 0 && ends_with(name, ".h")) ||
+                           (strncmp(name, "core/", 5) == 0 && ends_with(name, "_internal.h"));
         return device ? read_checkout(name) : NULL;
     }
     for (int i = 0; i < bolide__embedded_count; i++) {

@@ -12,7 +12,7 @@
 #include "cpu/roofline_internal.h"
 #include "cpu_test.h"
 
-enum { K = 256, TILES = 8, BLOCKS = 64, WEIGHT_ROWS = 4096 };
+enum { K = 256, TILES = 8 };
 
 /* The thread's own time, so that other programs on the machine disturb little. */
 static double now(void) {
@@ -85,70 +85,11 @@ static void bench_tile(const bolide__gemm_kernel *g, double peak) {
     free(t.source);
 }
 
-typedef struct row_bench {
-    const bolide__quant_kernel *k;
-    bolide__block_format format;
-    int m;
-    const void *rows[WEIGHT_ROWS];
-    const float *x[8];
-    bolide__q8_row q[8];
-    float *c;
-    uint8_t *weights, *panel;
-} row_bench;
-
-static void run_row(void *arg) {
-    const row_bench *r = arg;
-    r->k->row(&r->q[0], r->rows, r->format, WEIGHT_ROWS, BLOCKS, r->c);
-}
-static void run_block_dot(void *arg) {
-    const row_bench *r = arg;
-    r->k->dot(r->x, r->m, r->rows, r->format, WEIGHT_ROWS, BLOCKS, r->c, WEIGHT_ROWS);
-}
-static void run_quant_tile(void *arg) {
-    const row_bench *r = arg;
-    r->k->run(r->q, r->panel, r->format, BLOCKS, r->c, WEIGHT_ROWS, r->k->mr, r->k->nr);
-}
-static void run_quant_pack(void *arg) {
-    const row_bench *r = arg;
-    r->k->pack(r->panel, r->rows, r->format, r->k->nr, BLOCKS);
-}
-static void run_dot(void *arg) {
-    const row_bench *r = arg;
-    bolide__dot()(r->x, r->m, r->rows, BOLIDE_BF16, WEIGHT_ROWS, BLOCKS * 17, r->c, WEIGHT_ROWS);
-}
-
-static void bench_rows(const bolide__quant_kernel *k, row_bench *r) {
-    static const char *const names[] = {"q4_0", "q4_1", "q8_0"};
-    const double weights = (double)WEIGHT_ROWS * BLOCKS * 32;
-    r->k = k;
-    for (int f = 0; f < 3; f++) {
-        r->format = (bolide__block_format)f;
-        for (int j = 0; j < WEIGHT_ROWS; j++)
-            r->rows[j] = r->weights + (int64_t)j * BLOCKS * bolide__block_bytes(r->format);
-        const double bytes = (double)bolide__block_bytes(r->format) / 32;
-        const double row = best_rate(run_row, r, weights);
-        r->m = 1;
-        const double one = best_rate(run_block_dot, r, weights);
-        r->m = 4;
-        const double four = best_rate(run_block_dot, r, 8.0 * weights);
-        const double tile = best_rate(run_quant_tile, r, 64.0 * BLOCKS * k->mr * k->nr);
-        const double pack = best_rate(run_quant_pack, r, 32.0 * BLOCKS * k->nr);
-        printf("  %-9s %s   row %.2f Gw/s (%.1f GB/s)   f32 row %.2f Gw/s, 4 rows %.0f GFLOP/s   "
-               "tile %.0f GOP/s, pack %.2f Gw/s\n",
-               k->name, names[f], row * 1e-9, row * bytes * 1e-9, one * 1e-9, four * 1e-9,
-               tile * 1e-9, pack * 1e-9);
-    }
-}
-
 static void run_chains(void *arg) {
     BOLIDE_CPU_PICK(roofline_chains)(arg, 0, 1, 0);
 }
 
 static void bench_all(bolide__isa isa) {
-    row_bench r = {.m = 1};
-    static float x[8][BLOCKS * 32], scale[BLOCKS];
-    static int8_t q[BLOCKS * 32];
-    static int32_t sum[BLOCKS];
     float sink;
     bolide__roofline_chains_params chains = {.factor = 0.5f, .sink = &sink};
     const double steps = best_rate(run_chains, &chains, BOLIDE__ROOFLINE_STEPS);
@@ -156,28 +97,6 @@ static void bench_all(bolide__isa isa) {
     printf("%s: f32 FMA %.1f GFLOP/s on one thread\n", bolide__isa_name(isa), peak * 1e-9);
     for (int e = 0; bolide__gemm_entry(e); e++)
         bench_tile(bolide__gemm_entry(e), peak);
-    r.weights = calloc(WEIGHT_ROWS, BLOCKS * 34);
-    r.panel = calloc(BLOCKS, 1280);
-    r.c = calloc(8 * WEIGHT_ROWS, sizeof(float));
-    for (int i = 0; i < 8; i++) {
-        r.x[i] = x[i];
-        r.q[i] = (bolide__q8_row){q, scale, sum};
-    }
-    if (r.weights && r.panel && r.c) {
-        for (int e = 0; bolide__quant_entry(e); e++)
-            bench_rows(bolide__quant_entry(e), &r);
-        const double weights = (double)WEIGHT_ROWS * BLOCKS * 17;
-        for (int j = 0; j < WEIGHT_ROWS; j++)
-            r.rows[j] = r.weights + (int64_t)j * BLOCKS * 34;
-        for (r.m = 1; r.m <= 8; r.m *= 2) {
-            const double rate = best_rate(run_dot, &r, weights);
-            printf("  dot bf16, %d rows   %.1f GB/s, %.1f GFLOP/s\n", r.m, 2e-9 * rate,
-                   2e-9 * rate * r.m);
-        }
-    }
-    free(r.weights);
-    free(r.panel);
-    free(r.c);
 }
 
 void bench_cpu(void) {

@@ -176,6 +176,12 @@ static void test_many_processes(void) {
     check(count_of(text, "call:") == 1, "what is not there is refused");
     check_has(text, "NVRTC 12 or 13 is missing; set BOLIDE_NVRTC", "the message says what to do");
     check_has(text, "/nowhere/libnvrtc.so: not loaded", "and what was looked at");
+    setenv("BOLIDE_KERNEL_DIR", ".", 1);
+    check_has(run("calls", "6", "13"), "compiled 0", "the same sources from a checkout hit");
+    setenv("BOLIDE_KERNEL_DIR", "/nowhere", 1);
+    check_has(run("calls", "1", "13"), "below BOLIDE_KERNEL_DIR, which is /nowhere",
+              "a folder without sources is told");
+    unsetenv("BOLIDE_KERNEL_DIR");
     remove_folder(dir);
 }
 

@@ -1,235 +1,262 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Fuzz target: bytes are the arguments of any operator, on the CPU: tensors of any dtype, rank,
-// shape and stride, numbers of any value, sizes and tags now and then broken. The answer must be a
-// status, with a message where it is an error. The size query and the shapes of outputs are asked
-// for all operators. The call itself is made for those without integer inputs, since the values of
-// such tensors are the caller's promise and nobody could keep it here. Tensors' memory is exactly
-// as large as their strides reach, so that the address sanitizer sees a step outside.
+// Bytes as arguments of any operator on the CPU: a valid call is spoilt in up to 24 places that the
+// bytes choose, and must give a status or a result, never a crash. What a caller promises is kept:
+// every tensor that passes the checks has the memory that its shape and strides reach, and index
+// tensors hold the values of the valid call.
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/op.h"
+#include "buffer.h"
+#include "case.h"
+#include "fuzz.h"
+#include "numeric.h"
+#include "scratch.h"
 
-enum { TENSORS = 64, RANK = 6, ARGS_BYTES = 1024 };
+enum { OPERATORS = 256, SLACK = 1 << 18, PLACES = 24 };
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+/* A tensor as it is spoilt. */
+typedef struct view {
+    bolide_tensor t;
+    int64_t shape[16], strides[16];
+} view;
 
-/* Bytes of the input, then zeros. */
-typedef struct source {
+typedef struct target {
+    driver_case *c;
+    driver_scratch scratch;
+    unsigned char *memory[DRIVER_TENSORS]; /* floating tensors with slack on both sides */
+    int broken;
+} target;
+
+typedef struct input {
     const uint8_t *data;
     size_t size;
-} source;
+} input;
 
-static uint8_t take(source *s) {
-    if (s->size == 0)
+static uint8_t take(input *in) {
+    if (in->size == 0)
         return 0;
-    s->size--;
-    return *s->data++;
+    in->size--;
+    return *in->data++;
 }
 
-static uint64_t take_word(source *s) {
-    uint64_t word = 0;
+static int64_t take_number(input *in) {
+    static const int64_t special[] = {
+        0,  1,  2,   -1,        -2,        3,         7,         8,       16,
+        64, 65, 127, INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN, 1 << 20, (int64_t)1 << 40};
+    const uint8_t kind = take(in);
+    if (kind < 200)
+        return special[kind % (sizeof special / sizeof special[0])];
+    uint64_t value = 0;
     for (int i = 0; i < 8; i++)
-        word = word << 8 | take(s);
-    return word;
+        value = value << 8 | take(in);
+    return (int64_t)value;
 }
 
-typedef struct fuzz_tensor {
-    bolide_tensor view;
-    int64_t shape[RANK], strides[RANK];
-    void *memory;
-} fuzz_tensor;
+/* ---- the valid call ----------------------------------------------------------------------- */
 
-typedef struct fuzz_call {
-    fuzz_tensor tensor[TENSORS];
-    const bolide_tensor *list[4];
-    int32_t count;
-    _Alignas(16) unsigned char args[ARGS_BYTES];
-    _Alignas(16) unsigned char memory[4096]; /* of plan and workspace */
-    bolide_workspace workspace;
-} fuzz_call;
-
-static int64_t dimension(source *s) {
-    static const int64_t sizes[] = {0, 1, 2, 3, 4, 5, 7, 8, 16, 17, 31, 32, 33, 64, -1, 128};
-    return sizes[take(s) % 16];
-}
-
-/* Shape and strides; a large tensor would only cost time. */
-static void make_shape(fuzz_tensor *t, source *s, int contiguous) {
-    int64_t dense = 1;
-    if (contiguous)
-        t->view.strides = take(s) % 2 ? NULL : t->view.strides;
-    for (int i = t->view.ndim - 1; i >= 0; i--) {
-        t->shape[i] = dimension(s);
-        if (dense * t->shape[i] > 1 << 16)
-            t->shape[i] = 1;
-        t->strides[i] = contiguous ? dense : dimension(s);
-        dense *= t->shape[i] > 0 ? t->shape[i] : 1;
-    }
-}
-
-/* A tensor that row could mean, or nearly. NULL: none. */
-static const bolide_tensor *make_tensor(fuzz_call *c, source *s, const bolide_param *row) {
-    const uint8_t form = take(s);
-    if (form % 8 == 7 || c->count == TENSORS)
-        return NULL;
-    fuzz_tensor *t = &c->tensor[c->count++];
-    /* Mostly a dtype of the row; without one of its own, of the first tensor. */
-    int64_t bit = (int64_t)1 << take(s) % 17;
-    for (int i = 0; i < 17 && row->dtypes && form & 16 && !(bit & row->dtypes); i++)
-        bit = bit == BOLIDE_I64 ? 1 : bit << 1;
-    t->view = (bolide_tensor){.device = {.type = form & 32 ? BOLIDE_CPU : take(s) % 16 + 1},
-                              .ndim = take(s) % (RANK + 1),
-                              .dtype = row->like && form & 16 ? c->tensor[0].view.dtype
-                                                              : bolide_dtype_of(bit),
-                              .shape = t->shape,
-                              .strides = t->strides,
-                              .byte_offset = form & 128 ? take(s) : 0};
-    make_shape(t, s, form & 8);
-    int64_t low = 0, high = 0, empty = 0;
-    for (int i = 0; i < t->view.ndim; i++) {
-        const int64_t reach = (t->shape[i] - 1) * t->strides[i];
-        *(reach < 0 ? &low : &high) += reach;
-        empty |= t->shape[i] <= 0;
-    }
-    const int64_t elems = empty ? 0 : high - low + 1;
-    const int64_t element = (t->view.dtype.bits + 7) / 8;
-    if (form == 255)
-        return &t->view;
-    t->memory = calloc((size_t)(elems * element) + t->view.byte_offset + 1, 1);
-    t->view.data = (char *)t->memory - (empty ? 0 : low * element);
-    return &t->view;
-}
-
-static void put(fuzz_call *c, uint32_t offset, const void *value) {
-    memcpy(c->args + offset, value, 8);
-}
-
-static int64_t make_integer(source *s, const bolide_param *row) {
-    const uint8_t form = take(s);
-    if (form < 128)
-        return row->i64;
-    return form < 240 ? dimension(s) : (int64_t)take_word(s);
-}
-
-static double make_number(source *s, const bolide_param *row) {
-    static const double special[] = {0, 1, -1, 0.5, 1e-6, 1e30, (double)INFINITY, (double)NAN};
-    const uint8_t form = take(s);
-    return form < 128 ? row->f64 : special[form % 8];
-}
-
-static void make_field(fuzz_call *c, source *s, const bolide_param *row) {
-    const void *pointer = NULL;
-    int64_t integer = take(s) % 4;
-    double number;
-    switch (row->kind) {
-    case BOLIDE_KIND_IN:
-    case BOLIDE_KIND_OUT:
-    case BOLIDE_KIND_INOUT:
-        pointer = make_tensor(c, s, row);
-        put(c, row->offset, &pointer);
-        break;
-    case BOLIDE_KIND_F64_OR_TENSOR:
-        pointer = take(s) % 2 ? make_tensor(c, s, row) : NULL;
-        put(c, row->offset, &pointer);
-        number = pointer && take(s) % 4 ? (double)NAN : make_number(s, row);
-        put(c, row->offset2, &number);
-        break;
-    case BOLIDE_KIND_I64_OR_TENSOR:
-        pointer = take(s) % 2 ? make_tensor(c, s, row) : NULL;
-        put(c, row->offset, &pointer);
-        integer = pointer && take(s) % 4 ? BOLIDE_NO_INT : make_integer(s, row);
-        put(c, row->offset2, &integer);
-        break;
-    case BOLIDE_KIND_TENSOR_LIST:
-        for (int64_t i = 0; i < integer; i++)
-            c->list[i] = make_tensor(c, s, row);
-        pointer = c->list;
-        put(c, row->offset, &pointer);
-        put(c, row->offset2, &integer);
-        break;
-    case BOLIDE_KIND_INT_TUPLE:
-        pointer = c->memory;
-        put(c, row->offset, &pointer);
-        put(c, row->offset2, &integer);
-        break;
-    case BOLIDE_KIND_F64:
-        number = make_number(s, row);
-        put(c, row->offset, &number);
-        break;
-    case BOLIDE_KIND_WORKSPACE:
-    case BOLIDE_KIND_PLAN:
-        pointer = row->kind == BOLIDE_KIND_PLAN ? (const void *)c->memory : &c->workspace;
-        pointer = integer ? pointer : NULL;
-        put(c, row->offset, &pointer);
-        break;
-    case BOLIDE_KIND_VARIANT:
-    case BOLIDE_KIND_COMM:
-        break;
-    default:
-        integer = make_integer(s, row);
-        put(c, row->offset, &integer);
-    }
-}
-
-/* 1 if the values of an input could be a promise that the fuzzer breaks. */
-static int reads_integers(const bolide_op *op, bolide_phase phase) {
-    const int64_t integers = BOLIDE_U8 | BOLIDE_I8 | BOLIDE_U16 | BOLIDE_I16 | BOLIDE_U32 |
-                             BOLIDE_I32 | BOLIDE_U64 | BOLIDE_I64;
-    for (int64_t i = 0; bolide_op_param(op, phase, i); i++) {
-        const bolide_param *row = bolide_op_param(op, phase, i);
-        if (row->kind != BOLIDE_KIND_OUT && row->dtypes & integers)
-            return 1;
+static int prepare(target *t, const bolide_op *op) {
+    char error[DRIVER_ERROR];
+    static problem p;
+    bolide_status status;
+    p.count = 0;
+    memcpy(p.op, op->name, strlen(op->name) + 1);
+    t->c = op->cpu ? driver_case_make(&p, 1, error) : NULL;
+    if (!t->c || scratch_make(t->c, fuzz_context(), NULL, &t->scratch, &status))
+        return -1;
+    for (int32_t i = 0; i < t->c->tensor_count; i++) {
+        const driver_tensor *tensor = &t->c->tensor[i];
+        if (!tensor->host || !numeric_is_float(tensor->dtype))
+            continue;
+        t->memory[i] = calloc(1, (size_t)(tensor->bytes + 2 * SLACK));
+        if (!t->memory[i])
+            return -1;
+        memcpy(t->memory[i] + SLACK, tensor->host, (size_t)tensor->bytes);
     }
     return 0;
 }
 
-static void expect_message(bolide_status status) {
-    if (status != BOLIDE_OK && !bolide_last_error()->message[0])
-        abort();
+/* ---- spoiling ----------------------------------------------------------------------------- */
+
+static void spoil_view(input *in, view *v, const driver_tensor *tensor) {
+    const int i = take(in) % 9;
+    const int64_t old = v->shape[i];
+    switch (take(in) % 9) {
+    case 0:
+        v->t.ndim = take(in) % 12 - 1;
+        break;
+    case 1:
+        v->shape[i] = take_number(in);
+        break;
+    case 2:
+        v->shape[i] = old + (take(in) % 3) - 1;
+        break;
+    case 3:
+        v->strides[i] = take_number(in);
+        break;
+    case 4:
+        v->t.strides = NULL;
+        break;
+    case 5:
+        v->t.byte_offset += take(in) % 9;
+        break;
+    case 6:
+        v->t.device.type = take(in) % 16;
+        break;
+    case 7:
+        v->t.shape = take(in) % 4 ? v->t.shape : NULL;
+        v->t.data = take(in) % 4 ? v->t.data : NULL;
+        break;
+    default:
+        /* Another width of an index would change its values. */
+        if (numeric_is_float(tensor->dtype))
+            v->t.dtype = take(in) % 8 ? bolide_dtype_of((int64_t)1 << take(in) % 8)
+                                      : (bolide_dtype){take(in), take(in), take(in)};
+        break;
+    }
 }
 
-static void use(fuzz_call *c, const bolide_op *op, bolide_phase phase) {
-    bolide_sizes sizes;
-    expect_message(bolide_op_workspace(op, NULL, c->args, &sizes));
-    for (int64_t i = 0; bolide_op_param(op, phase, i); i++) {
-        int32_t ndim = 0;
-        int64_t shape[8], dtype = 0;
-        const bolide_kind kind = bolide_op_param(op, phase, i)->kind;
-        if (kind == BOLIDE_KIND_OUT || kind == BOLIDE_KIND_INOUT)
-            expect_message(bolide_op_output(op, phase, i, c->args, &ndim, shape, &dtype));
-        if (ndim < 0 || ndim > 8)
-            abort();
+static void spoil_field(input *in, unsigned char *args, const bolide__entry *e) {
+    const bolide_param *row = &e->rows[take(in) % e->row_count];
+    switch (row->kind) {
+    case BOLIDE_KIND_F64:
+    case BOLIDE_KIND_I64:
+    case BOLIDE_KIND_BOOL:
+    case BOLIDE_KIND_ENUM:
+    case BOLIDE_KIND_DTYPE:
+    case BOLIDE_KIND_F64_OR_TENSOR:
+    case BOLIDE_KIND_I64_OR_TENSOR: {
+        const int64_t value = take_number(in);
+        memcpy(args + case_number_offset(row), &value, sizeof value);
+        break;
     }
-    if (!bolide_op_planned(op) && !reads_integers(op, phase))
-        expect_message(bolide_op_call(op, phase, NULL, c->args, NULL));
+    case BOLIDE_KIND_INT_TUPLE:
+    case BOLIDE_KIND_TENSOR_LIST: {
+        int64_t count;
+        memcpy(&count, args + row->offset2, sizeof count);
+        count = take(in) % 3 ? count - 1 : -1;
+        memcpy(args + row->offset2, &count, sizeof count);
+        break;
+    }
+    default:
+        memset(args + row->offset, 0, 8); /* absent */
+        break;
+    }
+}
+
+/* ---- the caller's promise ----------------------------------------------------------------- */
+
+static int grow(int64_t *low, int64_t *high, int64_t extent, int64_t stride) {
+    int64_t reach;
+    if (__builtin_mul_overflow(extent - 1, stride, &reach))
+        return 0;
+    return !__builtin_add_overflow(reach < 0 ? *low : *high, reach, reach < 0 ? low : high);
+}
+
+/* 1 if every element of the view lies between first and last bytes around its data. */
+static int fits(const view *v, int64_t before, int64_t behind) {
+    const bolide_tensor *t = &v->t;
+    int64_t low = 0, high = 0, step = 1;
+    if (t->ndim < 0 || t->ndim > 8 || !t->shape)
+        return 1; /* refused, whatever it holds */
+    for (int32_t i = t->ndim - 1; i >= 0; i--) {
+        if (t->shape[i] <= 0)
+            return 1;
+        if (!grow(&low, &high, t->shape[i], t->strides ? t->strides[i] : step) ||
+            __builtin_mul_overflow(step, t->shape[i], &step))
+            return 0;
+    }
+    const int64_t bytes = (t->dtype.bits + 7) / 8 * (t->dtype.lanes ? t->dtype.lanes : 1);
+    const int64_t offset = (int64_t)t->byte_offset;
+    return low > -(1 << 30) && high < 1 << 30 && low * bytes + offset >= -before &&
+           (high + 1) * bytes + offset <= behind;
+}
+
+static void keep_promise(const target *t, view *views) {
+    for (int32_t i = 0; i < t->c->tensor_count; i++) {
+        const driver_tensor *tensor = &t->c->tensor[i];
+        const driver_tensor *owner = tensor->alias >= 0 ? &t->c->tensor[tensor->alias] : tensor;
+        const int64_t slack = t->memory[owner - t->c->tensor] ? SLACK : 0;
+        if (tensor->present && !fits(&views[i], slack, owner->bytes + slack))
+            views[i].t.data = NULL;
+    }
+}
+
+/* ---- a call ------------------------------------------------------------------------------- */
+
+static void make_views(const target *t, view *views) {
+    for (int32_t i = 0; i < t->c->tensor_count; i++) {
+        const driver_tensor *tensor = &t->c->tensor[i];
+        view *v = &views[i];
+        memset(v, 0, sizeof *v);
+        if (!tensor->present)
+            continue;
+        const int64_t owner = tensor->alias >= 0 ? tensor->alias : i;
+        v->t = tensor->view;
+        if (t->memory[owner])
+            v->t.data = t->memory[owner] + SLACK;
+        memcpy(v->shape, tensor->shape, sizeof tensor->shape);
+        memcpy(v->strides, tensor->strides, sizeof tensor->strides);
+        for (int k = tensor->ndim; k < 16; k++)
+            v->shape[k] = v->strides[k] = 1;
+        v->t.shape = v->shape;
+        v->t.strides = v->strides;
+    }
+}
+
+static void call_spoilt(target *t, input *in, bolide_phase phase) {
+    static view views[DRIVER_TENSORS];
+    static _Alignas(8) unsigned char args[4096];
+    static const bolide_tensor *list[DRIVER_TENSORS];
+    const bolide__entry *e = t->c->args[phase].entry;
+    make_views(t, views);
+    memcpy(args, t->c->args[phase].bytes, e->args_size);
+    for (int32_t i = 0; i < t->c->tensor_count; i++) {
+        const driver_tensor *tensor = &t->c->tensor[i];
+        const bolide_tensor *address = &views[i].t;
+        const bolide_tensor **slots = &list[i];
+        if (tensor->phase != phase || !tensor->present)
+            continue;
+        list[i] = address;
+        if (tensor->list < 0)
+            memcpy(args + tensor->row->offset, &address, sizeof address);
+        else if (tensor->list == 0)
+            memcpy(args + tensor->row->offset, &slots, sizeof slots);
+    }
+    const int places = take(in) % PLACES;
+    for (int k = 0; k < places && in->size; k++) {
+        const int32_t i = take(in) % (t->c->tensor_count ? t->c->tensor_count : 1);
+        if (take(in) % 3 && t->c->tensor[i].present)
+            spoil_view(in, &views[i], &t->c->tensor[i]);
+        else if (take(in) % 16)
+            spoil_field(in, args, e);
+        else
+            args[take(in) % 8] ^= take(in); /* the head */
+    }
+    keep_promise(t, views);
+    if (bolide_op_call(t->c->op, phase, fuzz_context(), args, NULL) != BOLIDE_OK &&
+        !bolide_last_error()->message[0])
+        abort();
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    source s = {data, size};
-    static fuzz_call c;
-    memset(&c, 0, sizeof c);
-    const bolide_op *op = bolide_op_at(take(&s) % bolide_op_count());
-    const bolide_phase phase = bolide_op_planned(op) && take(&s) % 2 ? BOLIDE_PLAN : BOLIDE_RUN;
-    const char *suffix = !bolide_op_planned(op) ? "" : phase == BOLIDE_PLAN ? "_plan" : "_run";
-    char entry[128] = "";
-    strncat(entry, bolide_op_name(op), sizeof entry - 8);
-    strcat(entry, suffix);
-    const size_t bytes = bolide_op_args_size(op, phase);
-    if (bytes > sizeof c.args || bolide_args_init(entry, c.args, bytes) != BOLIDE_OK)
-        abort();
-    c.workspace = (bolide_workspace){c.memory, 1024, c.memory + 1024, 1024, c.memory + 2048, 1024};
-    for (int64_t i = 0; bolide_op_param(op, phase, i); i++)
-        make_field(&c, &s, bolide_op_param(op, phase, i));
-    if (take(&s) == 255) {
-        bolide_args_head head = {(uint32_t)take_word(&s), (uint32_t)take_word(&s)};
-        memcpy(c.args, &head, sizeof head);
+    static target targets[OPERATORS];
+    input in = {data, size};
+    const int64_t index = take(&in) % bolide_op_count();
+    target *t = &targets[index];
+    if (!t->c && !t->broken)
+        t->broken = prepare(t, bolide_op_at(index)) != 0;
+    if (t->broken)
+        return 0;
+    if (t->c->args[BOLIDE_PLAN].entry) {
+        /* A run needs a plan; every other input spoils the plan instead. */
+        if (take(&in) % 2)
+            call_spoilt(t, &in, BOLIDE_PLAN);
+        if (bolide_op_call(t->c->op, BOLIDE_PLAN, fuzz_context(), t->c->args[BOLIDE_PLAN].bytes,
+                           NULL) != BOLIDE_OK)
+            return 0;
     }
-    use(&c, op, phase);
-    for (int32_t i = 0; i < c.count; i++)
-        free(c.tensor[i].memory);
+    call_spoilt(t, &in, BOLIDE_RUN);
     return 0;
 }

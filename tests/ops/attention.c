@@ -78,3 +78,95 @@ static const char *const batch_decode_cases[] = {
     "batch_decode k_scale=tensor k_scale.shape=3 expect=invalid_argument:k_scale",
 };
 BOLIDE_TEST(batch_decode, batch_decode_cases);
+
+static const char *const batch_prefill_paged_cases[] = {
+    "batch_prefill_paged x=f16,bf16,f32 kv_layout=NHD,HND causal=0,1 lse=given",
+    "batch_prefill_paged x=f16 kv_data_type=f8_e4m3fn,f8_e5m2 causal=1",
+    "batch_prefill_paged x=f8_e4m3fn o_data_type=f8_e5m2,f32 causal=1 o_scale=0.01",
+    "batch_prefill_paged len=0:1:7:64:65:128:300 page=1,3,16,128,512 x=f16 causal=1 lse=given",
+    "batch_prefill_paged len=200:300:5:0 q_len=200:17:0:3 x=f32 causal=0,1 lse=given", /* q > k */
+    "batch_prefill_paged len=3:2:0 q_len=5:2:4 x=f32 causal=1 lse=given",
+    "batch_prefill_paged len=3 q_len=2 b=1 x=f32 causal=1",
+    "batch_prefill_paged b=0 x=f16",
+    "batch_prefill_paged len=0:0 q_len=0:0 x=f16",
+    "batch_prefill_paged len=700:700:700 q_len=1:1:500 x=f32 causal=1 lse=given h_q=8 h_kv=1",
+    "batch_prefill_paged b=300 max=30 x=f16 causal=1",
+    "batch_prefill_paged b=2 len=70 q.values=zero x=f32 lse=given",
+    "batch_prefill_paged block_tables=given x=f16 causal=1 seq_lens_q=given",
+    "batch_prefill_paged h_q=1,2,3,5,7,8,12,64 h_kv=1 x=f32 b=2 causal=1 lse=given",
+    "batch_prefill_paged d=8,24,80,96,112,128,224,256,576 x=f16 b=2 causal=1",
+    "batch_prefill_paged d_qk=192 d_vo=128 x=bf16 b=2 causal=1 lse=given",
+    "batch_prefill_paged d_qk=64 d_vo=200 x=f32 b=2",
+    "batch_prefill_paged x=f32 causal=0,1 window_left=0,1,20,63,64,200 lse=given max=300",
+    "batch_prefill_paged x=f32 causal=1 logits_soft_cap=5 lse=given",
+    "batch_prefill_paged x=f32 causal=1 pos_encoding_mode=ALIBI h_q=12 h_kv=3 lse=given",
+    "batch_prefill_paged x=f32 causal=1 pos_encoding_mode=ROPE_LLAMA d=64,80 lse=given",
+    "batch_prefill_paged x=f32 causal=1 sinks=given lse=given window_left=-1,9",
+    "batch_prefill_paged x=f16 k_scale=tensor v_scale=tensor q_scale=tensor o_scale=2 causal=1",
+    "batch_prefill_paged x=f32 custom_mask=given lse=given max=300",
+    "batch_prefill_paged x=f32 packed_custom_mask=given lse=given max=300 window_left=-1,50",
+    "batch_prefill_paged x=f32 causal=1 token_pos_in_items_ptr=given lse=given max=400",
+    "batch_prefill_paged x=f32 causal=1 token_pos_in_items_ptr=given max_item_len_ptr=given "
+    "max=400 "
+    "qmax=9",
+    "batch_prefill_paged x=f32 fixed_split_size=1,16 causal=1 lse=given",
+    "batch_prefill_paged x=f32 disable_split_kv=1 causal=1 lse=given max=600",
+    "batch_prefill_paged x=f16 q.pad=8 k_cache.pad=8 out.pad=5 k_cache.order=0:2:1:3 causal=1",
+    "batch_prefill_paged max_num_rows=2 q_len=1:2 len=5:6 expect=invalid_argument:max_num_rows",
+    "batch_prefill_paged max_token_per_sequence=2 q_len=1:3 len=5:6 "
+    "expect=invalid_argument:max_token_per_sequence",
+    "batch_prefill_paged token_pos_in_items_ptr=given expect=invalid_argument:prefix_len_ptr",
+};
+BOLIDE_TEST(batch_prefill_paged, batch_prefill_paged_cases);
+
+static const char *const batch_prefill_ragged_cases[] = {
+    "batch_prefill_ragged x=f16,bf16,f32 kv_layout=NHD,HND causal=0,1 lse=given",
+    "batch_prefill_ragged x=bf16 kv_data_type=f8_e4m3fn,f8_e5m2 causal=1 k_scale=0.5 v_scale=2",
+    "batch_prefill_ragged x=f8_e5m2 causal=1 lse=given",
+    "batch_prefill_ragged len=0:1:64:65:300 x=f32 causal=1 lse=given",
+    "batch_prefill_ragged len=9:30:0:70 gap=3 x=f32 causal=1 lse=given v_indptr=given,none "
+    "o_indptr=given,none",
+    "batch_prefill_ragged b=12 q_len=1 d_qk=192 d_vo=128 x=f16",
+    "batch_prefill_ragged b=0",
+    "batch_prefill_ragged x=f32 d=80 h_q=6 h_kv=1 causal=1 window_left=30 sinks=given lse=given",
+    "batch_prefill_ragged x=f32 custom_mask=given lse=given",
+    "batch_prefill_ragged x=f32 causal=1 token_pos_in_items_ptr=given lse=given max=300",
+    "batch_prefill_ragged x=f32 fixed_split_size=64,100 causal=1 max=500",
+    "batch_prefill_ragged x=bf16 q.pad=64 k.pad=64 v.pad=32 causal=1", /* a fused projection */
+};
+BOLIDE_TEST(batch_prefill_ragged, batch_prefill_ragged_cases);
+
+static const char *const batch_attention_cases[] = {
+    "batch_attention x=f16,bf16,f32 kv_layout=NHD,HND causal=0,1 lse=given",
+    "batch_attention len=900:33:1:600 q_len=1:33:1:1 x=f32 causal=1 lse=given h_q=8",
+    "batch_attention len=900:33:1:600 q_len=1:33:1:1 x=bf16 causal=1 k_scale=0.5 v_scale=2",
+    "batch_attention x=f16 kv_data_type=f8_e4m3fn causal=1 logits_soft_cap=3 lse=given",
+    "batch_attention block_tables=given x=f16 causal=1",
+    "batch_attention b=0",
+};
+BOLIDE_TEST(batch_attention, batch_attention_cases);
+
+static const char *const single_decode_cases[] = {
+    "single_decode_with_kv_cache x=f16,bf16,f32 kv_layout=NHD,HND lse=given",
+    "single_decode_with_kv_cache x=f32 len=0,1,64,3000 lse=given sinks=given,none",
+    "single_decode_with_kv_cache q=f16 k=f8_e4m3fn v=f8_e4m3fn out=f16 h_q=6 h_kv=2 d=96",
+    "single_decode_with_kv_cache x=f32 window_left=10 logits_soft_cap=4 q_scale=0.5 k_scale=tensor",
+    "single_decode_with_kv_cache x=f32 pos_encoding_mode=ROPE_LLAMA,ALIBI len=200 lse=given",
+    "single_decode_with_kv_cache d_qk=192 d_vo=128 x=bf16 q.pad=8 k.pad=8 out.pad=8",
+    "single_decode_with_kv_cache h_q=3 h_kv=2 expect=invalid_argument:q",
+    "single_decode_with_kv_cache d_vo=12 expect=unsupported:v",
+};
+BOLIDE_TEST(single_decode_with_kv_cache, single_decode_cases);
+
+static const char *const single_prefill_cases[] = {
+    "single_prefill_with_kv_cache x=f16,bf16,f32 kv_layout=NHD,HND causal=0,1 lse=given",
+    "single_prefill_with_kv_cache x=f32 n=0,1,5,100,130 len=0,1,100,300 causal=1 lse=given",
+    "single_prefill_with_kv_cache x=f32 custom_mask=given n=1,30 len=77 lse=given",
+    "single_prefill_with_kv_cache x=f32 packed_custom_mask=given n=1,30 len=77 window_left=20",
+    "single_prefill_with_kv_cache q=f8_e4m3fn k=f8_e4m3fn v=f8_e4m3fn out=f16 q_scale=tensor "
+    "k_scale=tensor v_scale=tensor causal=1",
+    "single_prefill_with_kv_cache x=f32 pos_encoding_mode=ROPE_LLAMA,ALIBI causal=1 d=128",
+    "single_prefill_with_kv_cache x=f32 h_q=8 h_kv=1 n=40 len=1500 causal=1 lse=given",
+    "single_prefill_with_kv_cache d_qk=192 d_vo=128 x=bf16 causal=1 return_lse_base_on_e=1",
+};
+BOLIDE_TEST(single_prefill_with_kv_cache, single_prefill_cases);

@@ -35,7 +35,10 @@ static const char *const append_paged_kv_cache_cases[] = {
     "append_paged_kv_cache b=300 max=40 page=16 h_kv=8 d=128 append_key=bf16 k_cache=bf16",
     "append_paged_kv_cache kv_layout=NHD,HND append_key=bf16 k_cache=bf16 append_key.pad=8 "
     "append_value.pad=3 k_cache.pad=5 v_cache.pad=8",
-    "append_paged_kv_cache append_key=f32 k_cache=f16 expect=invalid_argument:k_cache",
+    "append_paged_kv_cache append_key=f32 k_cache=f16,bf16 d=1,7,16,100 kv_layout=NHD,HND",
+    "append_paged_kv_cache append_key=f32 k_cache=f16 append_key.values=mix,inf,nan",
+    "append_paged_kv_cache append_key=f16 k_cache=f32 expect=invalid_argument:k_cache",
+    "append_paged_kv_cache append_key=f16 k_cache=bf16 expect=invalid_argument:k_cache",
     "append_paged_kv_cache append_key=f8_e4m3fn k_cache=f8_e5m2 expect=invalid_argument:k_cache",
 };
 BOLIDE_TEST(append_paged_kv_cache, append_paged_kv_cache_cases);

@@ -4,6 +4,7 @@
 //
 //     bolide_op_tests [--backend cpu|cuda] [--isa NAME] [--filter TEXT] [--shard I/N] [--seed N]
 //                     [--list]
+//     bolide_op_tests --gate TARGET,...|all [--full] [--filter TEXT]
 //
 // Every failure is printed with a problem string that `bolide check` repeats. Inputs are fresh in
 // each run unless --seed is given.
@@ -15,12 +16,14 @@
 #include <time.h>
 
 #include "alloc_count.h"
+#include "gate.h"
 #include "numeric.h"
 #include "ops_test.h"
 
 typedef struct runner {
     bolide_device_type backend;
-    const char *isa, *filter;
+    const char *isa, *filter, *gate;
+    int full;
     int64_t shard, shards;
     uint64_t seed;
     int list;
@@ -166,6 +169,32 @@ static void run_cpu(runner *r) {
     }
 }
 
+/* ---- the compile gate ---------------------------------------------------------------------- */
+
+static void visit_string(const char *text, const char *filter,
+                         void (*visit)(void *user, const problem *p), void *user) {
+    problem_set *set = malloc(sizeof *set);
+    char error[PROBLEM_ERROR], line[PROBLEM_TEXT];
+    if (!set || problem_parse(text, set, error)) {
+        free(set); /* the tests themselves tell */
+        return;
+    }
+    for (int64_t i = 0; i < set->total; i++) {
+        problem p;
+        problem_at(set, i, &p);
+        problem_format(&p, line, sizeof line);
+        if (!filter || strstr(line, filter))
+            visit(user, &p);
+    }
+    free(set);
+}
+
+void op_test_each(const char *filter, void (*visit)(void *user, const problem *p), void *user) {
+    for (const op_test *t = tests; t; t = t->next)
+        for (int64_t i = 0; i < t->count; i++)
+            visit_string(t->cases[i], filter, visit, user);
+}
+
 /* ---- start -------------------------------------------------------------------------------- */
 
 /* Sorted by name, so that shards do not depend on the order of linking. */
@@ -185,7 +214,8 @@ static void sort_tests(void) {
 static int usage(void) {
     (void)fprintf(stderr,
                   "usage: bolide_op_tests [--backend cpu|cuda] [--isa NAME] [--filter TEXT] "
-                  "[--shard I/N] [--seed N] [--list]\n");
+                  "[--shard I/N] [--seed N] [--list]\n"
+                  "       bolide_op_tests --gate TARGET,...|all [--full] [--filter TEXT]\n");
     return 2;
 }
 
@@ -198,6 +228,8 @@ static int read_option(runner *r, const char *name, const char *value) {
         r->isa = value;
     else if (!strcmp(name, "--filter"))
         r->filter = value;
+    else if (!strcmp(name, "--gate"))
+        r->gate = value;
     else if (!strcmp(name, "--shard") && sscanf(value, "%lld/%lld", &shard, &shards) == 2 &&
              shard >= 0 && shard < shards) {
         r->shard = shard;
@@ -214,6 +246,8 @@ int main(int argc, char **argv) {
     for (int i = 1; i < argc; i++) {
         if (!strcmp(argv[i], "--list"))
             r.list = 1;
+        else if (!strcmp(argv[i], "--full"))
+            r.full = 1;
         else if (i + 1 == argc || read_option(&r, argv[i], argv[i + 1]))
             return usage();
         else
@@ -221,6 +255,8 @@ int main(int argc, char **argv) {
     }
     driver_allocations = alloc_count;
     sort_tests();
+    if (r.gate)
+        return gate_run(r.gate, r.full, r.filter);
     if (bolide_context_create(r.backend, 0, &r.ctx) != BOLIDE_OK) {
         printf("skipped: %s\n0 passed, 0 failed, 1 skipped\n", bolide_last_error()->message);
         return 0;

@@ -9,10 +9,10 @@
 static const char *const top_p_sampling_from_probs_cases[] = {
     "top_p_sampling_from_probs n=0,1,7 v=1,2,15,16,17,100,1023,1024,1025",
     "top_p_sampling_from_probs v=5000 n=40 kind=mixed top_p=tensor peak=1,4",
-    "top_p_sampling_from_probs v=32000 n=9 peak=0.1,1,3,8 top_p=0.5,0.9,0.99,0.9999",
+    "top_p_sampling_from_probs v=32000 n=3 peak=0.1,1,3,8 top_p=0.5,0.9,0.99,0.9999",
     "top_p_sampling_from_probs v=128256 n=3 peak=0,1,3 top_p=0.9",
     "top_p_sampling_from_probs v=128256 n=2 kind=ties,sparse,onehot,nan,zero top_p=0.9",
-    "top_p_sampling_from_probs v=40000 n=7 kind=mixed top_p=0,-1,1,2,1e-9,0.3",
+    "top_p_sampling_from_probs v=40000 n=7 kind=mixed top_p=0,1,1e-9,0.3",
     "top_p_sampling_from_probs v=50 n=20 kind=inf,raw top_p=0.5,1",
     "top_p_sampling_from_probs v=400 n=200 kind=mixed",
     "top_p_sampling_from_probs v=300 seed.dtype=i64 offset.dtype=u64 n=30",
@@ -39,7 +39,7 @@ static const char *const top_k_sampling_from_probs_cases[] = {
     "top_k_sampling_from_probs n=0,1,7 v=1,2,17,100,1025 top_k=0,1,2,16,1000",
     "top_k_sampling_from_probs v=5000 n=40 kind=mixed top_k.dtype=i32,i64 valid=given",
     "top_k_sampling_from_probs v=32000 n=8 kind=onehot top_k=1073741824",
-    "top_k_sampling_from_probs v=128256 n=3 peak=0,1,3 top_k=1,50,2048,60000",
+    "top_k_sampling_from_probs v=128256 n=1 peak=0,1,3 top_k=1,50,2048,60000",
     "top_k_sampling_from_probs v=40000 n=7 kind=mixed top_k=20",
 };
 BOLIDE_TEST(top_k_sampling_from_probs, top_k_sampling_from_probs_cases);
@@ -47,7 +47,7 @@ BOLIDE_TEST(top_k_sampling_from_probs, top_k_sampling_from_probs_cases);
 static const char *const min_p_sampling_from_probs_cases[] = {
     "min_p_sampling_from_probs n=0,1,7 v=1,2,17,100,1025 min_p=0,0.1,1",
     "min_p_sampling_from_probs v=5000 n=40 kind=mixed min_p=tensor valid=given",
-    "min_p_sampling_from_probs v=128256 n=3 peak=0,1,3 min_p=-1,0.02,0.5,3",
+    "min_p_sampling_from_probs v=128256 n=1 peak=0,1,3 min_p=-1,0.02,0.5,3",
 };
 BOLIDE_TEST(min_p_sampling_from_probs, min_p_sampling_from_probs_cases);
 
@@ -55,7 +55,7 @@ static const char *const top_k_top_p_sampling_from_probs_cases[] = {
     "top_k_top_p_sampling_from_probs n=0,1,7 v=1,17,100,1025 filter_apply_order=top_k_first,joint",
     "top_k_top_p_sampling_from_probs v=5000 n=70 kind=mixed top_k=tensor top_p=tensor "
     "filter_apply_order=top_k_first,joint valid=given",
-    "top_k_top_p_sampling_from_probs v=128256 n=3 peak=1,3 top_k=50,60000 top_p=0.3,0.9 "
+    "top_k_top_p_sampling_from_probs v=128256 n=1 peak=1,3 top_k=50,60000 top_p=0.3,0.9 "
     "filter_apply_order=top_k_first,joint",
     "top_k_top_p_sampling_from_probs v=32000 n=8 kind=onehot top_k=1073741824 top_p=1",
 };
@@ -66,7 +66,7 @@ static const char *const top_k_top_p_sampling_from_logits_cases[] = {
     "filter_apply_order=top_k_first,joint",
     "top_k_top_p_sampling_from_logits v=5000 n=70 kind=mixed top_k=tensor top_p=tensor "
     "filter_apply_order=top_k_first,joint logits=bf16,f32",
-    "top_k_top_p_sampling_from_logits v=128256 n=3 peak=1,5 top_k=0,50,60000 top_p=0.3,0.9 "
+    "top_k_top_p_sampling_from_logits v=128256 n=1 peak=1,5 top_k=0,50,60000 top_p=0.3,0.9 "
     "filter_apply_order=top_k_first,joint",
     "top_k_top_p_sampling_from_logits v=100 n=5 kind=inf logits=f16,f32 indices=i32 b=9",
 };

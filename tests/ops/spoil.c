@@ -103,6 +103,10 @@ static void spoil_memory(spoil *s, const driver_tensor *t) {
     copy(&x, t);
     x.view.device.type = BOLIDE_CUDA;
     expect_with(s, t, &x.view, t->name, "memory of another device");
+    copy(&x, t);
+    x.view.shape = NULL;
+    if (t->ndim > 0)
+        expect_with(s, t, &x.view, t->name, "no shape");
     if (t->elems == 0)
         return;
     copy(&x, t);

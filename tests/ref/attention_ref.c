@@ -18,10 +18,13 @@ enum { MAX_REQUESTS = 4096 };
 /* What dims draws and fill and ref read again. */
 typedef struct batch {
     int64_t b, page_size, pages;
+    int causal;
     int64_t q_len[MAX_REQUESTS], kv_len[MAX_REQUESTS];
     int64_t q_start[MAX_REQUESTS + 1], page_start[MAX_REQUESTS + 1];
     int64_t mask_elem[MAX_REQUESTS + 1], mask_byte[MAX_REQUESTS + 1];
-    int64_t table_width; /* entries of a row of the block table; 0: none */
+    int64_t k_start[MAX_REQUESTS + 1], v_start[MAX_REQUESTS + 1], o_start[MAX_REQUESTS + 1];
+    int64_t prefix[MAX_REQUESTS]; /* of multi-item scoring */
+    const char *list;             /* name of the list of pages */
 } batch;
 
 /* Where the key and value of one position lie, as first elements of k->f64 and v->f64. */
@@ -77,6 +80,15 @@ static int in_custom_mask(const ref_call *c, const batch *t, int64_t r, int64_t 
     return (int)(bits->i64[t->mask_byte[r] + at / 8] >> (at % 8) & 1);
 }
 
+/* Multi-item scoring: the prefix, or the own item as far as its delimiter. */
+static int in_item(const ref_call *c, const batch *t, int64_t r, int64_t position, int64_t j) {
+    const ref_tensor *places = ref_in(c, "token_pos_in_items_ptr");
+    if (!places || position < t->prefix[r])
+        return 1;
+    const int64_t len = ref_i64(c, "token_pos_in_items_len"), i = position - t->prefix[r];
+    return j < t->prefix[r] || j > position - (i < len ? places->i64[r * len + i] : 0);
+}
+
 /* Whether query token i of request r sees key j. */
 static int sees(const ref_call *c, const batch *t, int64_t r, int64_t i, int64_t j) {
     const int64_t position = t->kv_len[r] - t->q_len[r] + i;
@@ -85,20 +97,20 @@ static int sees(const ref_call *c, const batch *t, int64_t r, int64_t i, int64_t
         return 0;
     if (ref_in(c, "custom_mask") || ref_in(c, "packed_custom_mask"))
         return in_custom_mask(c, t, r, i, j);
-    return !ref_i64(c, "causal") || j <= position;
+    return !t->causal || (j <= position && in_item(c, t, r, position, j));
 }
 
 static void attend(const ref_call *c, const batch *t, const view *w, int64_t r, int64_t i,
                    int64_t h) {
     const int64_t len = t->kv_len[r], group = w->h_q / w->h_kv, kv_head = h / group;
     const int64_t position = len - t->q_len[r] + i, row = (t->q_start[r] + i) * w->h_q + h;
-    const double cap = number(c, "logits_soft_cap", 0);
+    const double cap = number(c, "logits_soft_cap", 0); /* the run's, else the plan's */
     const double scale = number(c, "sm_scale", 1 / sqrt((double)w->d_qk)) *
                          ref_number(c, "q_scale", h, 1) * ref_number(c, "k_scale", kv_head, 1);
     const ref_tensor *sinks = ref_in(c, "sinks");
     ref_tensor *out = ref_out(c, "out"), *lse = ref_out(c, "lse");
     double *logits = malloc((size_t)(len + 1) * sizeof *logits);
-    double *o = out->f64 + row * w->d_vo;
+    double *o = out->f64 + ((t->o_start[r] + i) * w->h_q + h) * w->d_vo;
     double top = sinks ? sinks->f64[h] : -INFINITY, sum = 0;
     for (int64_t j = 0; logits && j < len; j++) {
         const double *key = w->k->f64 + w->at(c, t, r, j, kv_head).k;
@@ -144,7 +156,9 @@ static void attend_row(const ref_call *c, const view *w, int64_t row) {
         else
             end = middle;
     }
-    attend(c, t, w, r, n - t->q_start[r], row % w->h_q);
+    const int64_t i = n - t->q_start[r];
+    if (r < t->b && i < t->q_len[r])
+        attend(c, t, w, r, i, row % w->h_q);
 }
 
 /* ---- drawing a batch ---------------------------------------------------------------------- */
@@ -169,6 +183,9 @@ static void add_up(batch *t) {
         const int64_t elems = t->q_len[r] * t->kv_len[r];
         t->q_start[r + 1] = t->q_start[r] + t->q_len[r];
         t->page_start[r + 1] = t->page_start[r] + pages;
+        t->k_start[r + 1] = t->k_start[r] + t->kv_len[r];
+        t->v_start[r + 1] = t->v_start[r] + t->kv_len[r];
+        t->o_start[r + 1] = t->o_start[r] + t->q_len[r];
         t->mask_elem[r + 1] = t->mask_elem[r] + elems;
         t->mask_byte[r + 1] = t->mask_byte[r] + (elems + 7) / 8;
     }
@@ -181,23 +198,30 @@ static int64_t query_dtype(const ref_call *c) {
     return x && !ref_key_text(c, "q_data_type") ? bolide_dtype_parse(x) : ref_i64(c, "q_data_type");
 }
 
-static int64_t key_or(const ref_call *c, const char *key, int64_t absent) {
-    return ref_key(c, key, absent);
+static void scale_dims(ref_call *c, int64_t h_q, int64_t h_kv) {
+    ref_set_shape(c, "q_scale", 1, (const int64_t[]){h_q});
+    ref_set_shape(c, "k_scale", 1, (const int64_t[]){h_kv});
+    ref_set_shape(c, "v_scale", 1, (const int64_t[]){h_kv});
+    ref_set_shape(c, "o_scale", 1, (const int64_t[]){1});
+}
+
+/* Sizes as dimensions, from d= or d_qk=, d_vo=. */
+static void head_dims(ref_call *c) {
+    const int64_t d = ref_key(c, "d", 64);
+    ref_set_dim(c, "h_q", ref_key(c, "h_q", 4));
+    ref_set_dim(c, "h_kv", ref_key(c, "h_kv", 2));
+    ref_set_dim(c, "d_qk", ref_key(c, "d_qk", d));
+    ref_set_dim(c, "d_vo", ref_key(c, "d_vo", ref_key(c, "d_qk", d)));
+    scale_dims(c, ref_dim(c, "h_q"), ref_dim(c, "h_kv"));
 }
 
 /* Heads, sizes, dtypes, masks and scales: the same for all planned operators. */
-static void common_dims(ref_call *c, const batch *t, const char *d_qk, const char *k,
-                        const char *v) {
-    const int64_t d = key_or(c, "d", 64);
-    const int64_t h_q = key_or(c, "h_q", 4), h_kv = key_or(c, "h_kv", 2);
+static void common_dims(ref_call *c, batch *t, const char *d_qk, const char *k, const char *v) {
     const int64_t dtype = query_dtype(c);
     const int narrow = dtype == BOLIDE_F8_E4M3FN || dtype == BOLIDE_F8_E5M2;
-    ref_set_dim(c, "h_q", h_q);
-    ref_set_dim(c, "h_kv", h_kv);
-    ref_set_i64(c, "num_qo_heads", h_q);
-    ref_set_i64(c, "num_kv_heads", h_kv);
-    ref_set_dim(c, "d_qk", key_or(c, "d_qk", d));
-    ref_set_dim(c, "d_vo", key_or(c, "d_vo", key_or(c, "d_qk", d)));
+    head_dims(c);
+    ref_set_i64(c, "num_qo_heads", ref_dim(c, "h_q"));
+    ref_set_i64(c, "num_kv_heads", ref_dim(c, "h_kv"));
     ref_set_i64(c, d_qk, ref_dim(c, "d_qk"));
     if (ref_dim(c, "d_vo") != ref_dim(c, "d_qk"))
         ref_set_i64(c, "head_dim_vo", ref_dim(c, "d_vo"));
@@ -209,29 +233,28 @@ static void common_dims(ref_call *c, const batch *t, const char *d_qk, const cha
         ref_set_dtype(c, "out", narrow ? BOLIDE_BF16 : dtype);
     if (ref_given(c, "custom_mask") || ref_given(c, "packed_custom_mask"))
         ref_set_i64(c, "use_custom_mask", 1);
+    t->causal = ref_i64(c, "causal") != 0;
+    ref_set_dim(c, "n", t->q_start[t->b]);
     ref_set_dim(c, "n_mask", t->mask_elem[t->b]);
     ref_set_dim(c, "n_mask_bytes", t->mask_byte[t->b]);
-    ref_set_shape(c, "q_scale", 1, (const int64_t[]){h_q});
-    ref_set_shape(c, "k_scale", 1, (const int64_t[]){h_kv});
-    ref_set_shape(c, "v_scale", 1, (const int64_t[]){h_kv});
-    ref_set_shape(c, "o_scale", 1, (const int64_t[]){1});
 }
 
 /* Lists or block tables, last_page_len or seq_lens. */
-static void paged_dims(ref_call *c, const batch *t, const char *indptr, const char *indices,
+static void paged_dims(ref_call *c, batch *t, const char *indptr, const char *indices,
                        const char *last_page_len) {
     int64_t width = 1;
+    t->list = indices;
     for (int64_t r = 0; r < t->b; r++) {
         const int64_t pages = t->page_start[r + 1] - t->page_start[r];
         width = pages > width ? pages : width;
     }
-    if (ref_given(c, "block_tables"))
-        ref_give(c, "seq_lens");
-    else
+    if (!ref_given(c, "block_tables")) {
         ref_give(c, indices);
-    if (!ref_given(c, "block_tables"))
         ref_give(c, indptr);
-    if (!ref_given(c, "seq_lens"))
+    } else if (last_page_len) {
+        ref_give(c, "seq_lens");
+    }
+    if (last_page_len && !ref_given(c, "seq_lens"))
         ref_give(c, last_page_len);
     ref_set_i64(c, "page_size", t->page_size);
     ref_set_dim(c, "p", t->pages + ref_key(c, "spare", 2));
@@ -312,7 +335,7 @@ static int64_t page_offset(const ref_call *c, const ref_tensor *x, int64_t page,
 static void fill_pages(ref_call *c, const batch *t, const char *name, uint64_t stream,
                        const int64_t *order) {
     ref_tensor *x = ref_values(c, name);
-    if (!x || x->ndim != 4 || ref_key_text(c, "len_bench"))
+    if (!x || x->ndim != 4)
         return;
     const int64_t heads = ref_dim(c, "h_kv"), d = x->shape[3];
     poison(x);
@@ -326,15 +349,17 @@ static void fill_pages(ref_call *c, const batch *t, const char *name, uint64_t s
     }
 }
 
-static void fill_paged(ref_call *c, const batch *t, const char *indptr, const char *indices,
-                       const char *last_page_len) {
+static void fill_paged(ref_call *c, const batch *t, const char *indptr, const char *last_page_len,
+                       const char *lens) {
+    const char *indices = t->list;
     int64_t *order = page_order(c, ref_dim(c, "p"));
     const ref_tensor *table = ref_in(c, "block_tables");
     for (int64_t r = 0; order && r < t->b; r++) {
         const int64_t last = t->kv_len[r] % t->page_size;
         write_i64(c, indptr, r, t->page_start[r]);
-        write_i64(c, "seq_lens", r, t->kv_len[r]);
-        write_i64(c, last_page_len, r, last ? last : t->kv_len[r] ? t->page_size : 0);
+        write_i64(c, lens, r, t->kv_len[r]);
+        if (last_page_len)
+            write_i64(c, last_page_len, r, last ? last : t->kv_len[r] ? t->page_size : 0);
         for (int64_t e = t->page_start[r]; e < t->page_start[r + 1]; e++) {
             write_i64(c, indices, e, order[e]);
             if (table)
@@ -374,17 +399,19 @@ static int64_t longest_sum(const ref_call *c) {
 /* Logits come out of float32 sums with an error that grows with their size, and exp passes it on;
  * with normal data they reach about 6, with scales and fp8 values somewhat more. */
 static double logit_slack(const ref_call *c) {
-    (void)c;
-    return 2e-6;
+    if (!ref_on_cuda(c))
+        return 4e-6;
+    /* The tensor cores take weights in 16 bits: bf16 with bf16 queries, else f16. Each is off by up
+     * to 2^-9 or 2^-12 of itself; three times that covers the largest of many outputs. */
+    return ref_in(c, "q")->dtype == BOLIDE_BF16 ? 3 * 0x1p-9 : 3 * 0x1p-12;
 }
 
 static double flops_of(const ref_call *c) {
     const batch *t = ref_state(c, sizeof *t);
-    const int causal = ref_i64(c, "causal") != 0;
     double pairs = 0;
     for (int64_t r = 0; r < t->b; r++) {
         const double q = (double)t->q_len[r], k = (double)t->kv_len[r];
-        pairs += causal && k >= q ? q * (k - q) + q * (q + 1) / 2 : q * k;
+        pairs += t->causal && k >= q ? q * (k - q) + q * (q + 1) / 2 : q * k;
     }
     return 2 * pairs * (double)ref_dim(c, "h_q") *
            (double)(ref_dim(c, "d_qk") + ref_dim(c, "d_vo"));
@@ -401,9 +428,12 @@ static double bytes_of(const ref_call *c) {
     for (int64_t r = 0; r < t->b; r++)
         keys += (double)t->kv_len[r];
     const double d = (double)(ref_dim(c, "d_qk") + ref_dim(c, "d_vo"));
-    const char *k = ref_in(c, "k_cache") ? "k_cache" : "k";
+    const char *k = t->page_size ? "k_cache" : "k";
+    double rows = 0;
+    for (int64_t r = 0; r < t->b; r++)
+        rows += (double)t->q_len[r];
     return keys * (double)ref_dim(c, "h_kv") * d * elem_bytes(c, k) +
-           (double)rows_of(c) * d * elem_bytes(c, "q");
+           rows * (double)ref_dim(c, "h_q") * d * elem_bytes(c, "q");
 }
 
 /* ---- batch_decode ------------------------------------------------------------------------- */
@@ -411,8 +441,7 @@ static double bytes_of(const ref_call *c) {
 static place paged_place(const ref_call *c, const batch *t, int64_t r, int64_t j, int64_t head) {
     const ref_tensor *k = ref_in(c, "k_cache"), *v = ref_in(c, "v_cache");
     const ref_tensor *table = ref_in(c, "block_tables");
-    const ref_tensor *list = ref_in(c, "indices");
-    list = list ? list : ref_in(c, "paged_kv_indices");
+    const ref_tensor *list = ref_in(c, t->list);
     const int64_t entry = j / t->page_size, slot = j % t->page_size;
     const int64_t page =
         table ? table->i64[r * table->shape[1] + entry] : list->i64[t->page_start[r] + entry];
@@ -428,12 +457,11 @@ static void decode_dims(ref_call *c) {
     add_up(t);
     common_dims(c, t, "head_dim", "k_cache", "v_cache");
     paged_dims(c, t, "indptr", "indices", "last_page_len");
-    ref_set_dim(c, "n", t->q_start[t->b]);
 }
 
 static void decode_fill(ref_call *c) {
     const batch *t = ref_state(c, sizeof *t);
-    fill_paged(c, t, "indptr", "indices", "last_page_len");
+    fill_paged(c, t, "indptr", "last_page_len", "seq_lens");
     fill_table_tails(c, t);
     fill_mask(c, t);
     fill_scales(c);
@@ -466,3 +494,285 @@ const ref_op ref_batch_decode = {.name = "batch_decode",
                                  .slack = logit_slack,
                                  .bytes = bytes_of,
                                  .flops = flops_of};
+
+/* ---- prefill ------------------------------------------------------------------------------ */
+
+/* Rows of each request from q_len=3:1:8 (one number for all), else drawn from 0 … qmax; never
+ * more than there are keys, unless q_len says so. */
+static void draw_queries(ref_call *c, batch *t) {
+    int64_t len[MAX_REQUESTS];
+    const int64_t listed = ref_key_list(c, "q_len", len, MAX_REQUESTS);
+    for (int64_t r = 0; r < t->b; r++) {
+        const int64_t most = ref_key(c, "qmax", t->kv_len[r]);
+        t->q_len[r] = listed > 1    ? r < listed ? len[r] : 0
+                      : listed == 1 ? len[0]
+                                    : ref_between(c, 2, (uint64_t)r, 0,
+                                                  most < t->kv_len[r] ? most : t->kv_len[r]);
+    }
+}
+
+/* Items of 1 to 6 tokens with a delimiter before each, from the prefix on. */
+static void item_dims(ref_call *c, batch *t) {
+    int64_t longest = 0;
+    if (!ref_given(c, "token_pos_in_items_ptr"))
+        return;
+    ref_give(c, "prefix_len_ptr");
+    for (int64_t r = 0; r < t->b; r++) {
+        t->prefix[r] = ref_between(c, 40, (uint64_t)r, 0, t->kv_len[r]);
+        const int64_t rest = t->kv_len[r] - t->prefix[r];
+        longest = rest > longest ? rest : longest;
+    }
+    ref_set_i64(c, "token_pos_in_items_len", longest);
+    ref_set_dim(c, "n_token_pos", longest * t->b);
+}
+
+static void fill_items(ref_call *c, const batch *t) {
+    ref_tensor *places = ref_values(c, "token_pos_in_items_ptr");
+    const int64_t len = places ? ref_i64(c, "token_pos_in_items_len") : 0;
+    for (int64_t r = 0; r < t->b; r++) {
+        int64_t step = 0, item = 0;
+        for (int64_t i = 0; i < len; i++) {
+            places->i64[r * len + i] = step++;
+            if (step > ref_between(c, 41, (uint64_t)item, 1, 6)) {
+                step = 0;
+                item++;
+            }
+        }
+        write_i64(c, "prefix_len_ptr", r, t->prefix[r]);
+        write_i64(c, "max_item_len_ptr", r, 6);
+    }
+}
+
+static void fill_rows(ref_call *c, const batch *t) {
+    for (int64_t r = 0; r <= t->b; r++)
+        write_i64(c, "qo_indptr", r, t->q_start[r]);
+}
+
+static void prefill_paged_dims(ref_call *c) {
+    batch *t = ref_state(c, sizeof *t);
+    draw_lengths(c, t);
+    draw_queries(c, t);
+    t->page_size = ref_key(c, "page", 8);
+    add_up(t);
+    common_dims(c, t, "head_dim_qk", "k_cache", "v_cache");
+    paged_dims(c, t, "paged_kv_indptr", "paged_kv_indices", "paged_kv_last_page_len");
+    item_dims(c, t);
+    ref_set_dim(c, "b1", t->b + 1);
+}
+
+static void prefill_paged_fill(ref_call *c) {
+    const batch *t = ref_state(c, sizeof *t);
+    fill_rows(c, t);
+    fill_paged(c, t, "paged_kv_indptr", "paged_kv_last_page_len", "seq_lens");
+    for (int64_t r = 0; r < t->b; r++)
+        write_i64(c, "seq_lens_q", r, t->q_len[r]);
+    fill_table_tails(c, t);
+    fill_mask(c, t);
+    fill_items(c, t);
+    fill_scales(c);
+}
+
+#define PREFILL_KEYS "len max q_len qmax d b h_q h_kv d_qk d_vo "
+
+const ref_op ref_batch_prefill_paged = {.name = "batch_prefill_paged",
+                                        .defaults = "page=8",
+                                        .keys = PREFILL_KEYS "page spare",
+                                        .dims = prefill_paged_dims,
+                                        .fill = prefill_paged_fill,
+                                        .rows = rows_of,
+                                        .ref = decode_ref,
+                                        .reduction = longest_sum,
+                                        .slack = logit_slack,
+                                        .bytes = bytes_of,
+                                        .flops = flops_of};
+
+/* gap= leaves that many rows of nobody behind each request, in q, k, v and out alike. */
+static void prefill_ragged_dims(ref_call *c) {
+    batch *t = ref_state(c, sizeof *t);
+    const int64_t gap = ref_key(c, "gap", 0);
+    draw_lengths(c, t);
+    draw_queries(c, t);
+    add_up(t);
+    for (int64_t r = 0; r < t->b; r++) {
+        t->q_start[r + 1] = t->q_start[r] + t->q_len[r] + gap;
+        t->k_start[r + 1] = t->k_start[r] + t->kv_len[r] + gap;
+        t->v_start[r + 1] =
+            t->v_start[r] + t->kv_len[r] + (ref_given(c, "v_indptr") ? 2 * gap : gap);
+        t->o_start[r + 1] =
+            t->o_start[r] + t->q_len[r] + (ref_given(c, "o_indptr") ? 3 * gap : gap);
+    }
+    if (gap) {
+        ref_give(c, "seq_lens");
+        ref_give(c, "seq_lens_q");
+    }
+    common_dims(c, t, "head_dim_qk", "k", "v");
+    item_dims(c, t);
+    ref_set_dim(c, "b", t->b);
+    ref_set_dim(c, "b1", t->b + 1);
+    ref_set_dim(c, "n_kv", t->k_start[t->b]);
+    ref_set_dim(c, "n_v", t->v_start[t->b]);
+    ref_set_dim(c, "n_o", t->o_start[t->b]);
+}
+
+static int64_t packed_offset(const ref_call *c, const ref_tensor *x, int64_t token, int64_t head) {
+    const int hnd = ref_is(c, "kv_layout", "HND");
+    return ((hnd ? head : token) * x->shape[1] + (hnd ? token : head)) * x->shape[2];
+}
+
+static void fill_packed(ref_call *c, const batch *t, const char *name, const int64_t *start,
+                        uint64_t stream) {
+    ref_tensor *x = ref_values(c, name);
+    const int64_t heads = ref_dim(c, "h_kv");
+    if (!x || x->ndim != 3)
+        return;
+    poison(x);
+    for (int64_t r = 0; r < t->b; r++) {
+        for (int64_t j = 0; j < t->kv_len[r] * heads; j++) {
+            const int64_t at = packed_offset(c, x, start[r] + j / heads, j % heads);
+            for (int64_t e = 0; e < x->shape[2] && at + x->shape[2] <= x->elems; e++)
+                x->f64[at + e] = ref_normal(c, stream, (uint64_t)(at + e));
+        }
+    }
+}
+
+static void prefill_ragged_fill(ref_call *c) {
+    const batch *t = ref_state(c, sizeof *t);
+    fill_rows(c, t);
+    for (int64_t r = 0; r <= t->b; r++) {
+        write_i64(c, "kv_indptr", r, t->k_start[r]);
+        write_i64(c, "v_indptr", r, t->v_start[r]);
+        write_i64(c, "o_indptr", r, t->o_start[r]);
+    }
+    for (int64_t r = 0; r < t->b; r++) {
+        write_i64(c, "seq_lens", r, t->kv_len[r]);
+        write_i64(c, "seq_lens_q", r, t->q_len[r]);
+    }
+    fill_packed(c, t, "k", t->k_start, 12);
+    fill_packed(c, t, "v", t->v_start, 13);
+    fill_mask(c, t);
+    fill_items(c, t);
+    fill_scales(c);
+}
+
+static place packed_place(const ref_call *c, const batch *t, int64_t r, int64_t j, int64_t head) {
+    return (place){packed_offset(c, ref_in(c, "k"), t->k_start[r] + j, head),
+                   packed_offset(c, ref_in(c, "v"), t->v_start[r] + j, head)};
+}
+
+static void prefill_ragged_ref(const ref_call *c, int64_t row) {
+    view w = {.q = ref_in(c, "q"),
+              .k = ref_in(c, "k"),
+              .v = ref_in(c, "v"),
+              .h_q = ref_dim(c, "h_q"),
+              .h_kv = ref_dim(c, "h_kv"),
+              .d_qk = ref_dim(c, "d_qk"),
+              .d_vo = ref_dim(c, "d_vo"),
+              .at = packed_place};
+    attend_row(c, &w, row);
+}
+
+const ref_op ref_batch_prefill_ragged = {.name = "batch_prefill_ragged",
+                                         .defaults = "b=3",
+                                         .keys = PREFILL_KEYS "gap",
+                                         .dims = prefill_ragged_dims,
+                                         .fill = prefill_ragged_fill,
+                                         .rows = rows_of,
+                                         .ref = prefill_ragged_ref,
+                                         .reduction = longest_sum,
+                                         .slack = logit_slack,
+                                         .bytes = bytes_of,
+                                         .flops = flops_of};
+
+/* ---- batch_attention ---------------------------------------------------------------------- */
+
+static void batch_attention_dims(ref_call *c) {
+    batch *t = ref_state(c, sizeof *t);
+    draw_lengths(c, t);
+    draw_queries(c, t);
+    t->page_size = ref_key(c, "page", 8);
+    add_up(t);
+    common_dims(c, t, "head_dim_qk", "k_cache", "v_cache");
+    paged_dims(c, t, "kv_indptr", "kv_indices", NULL);
+    ref_set_dim(c, "b1", t->b + 1);
+}
+
+static void batch_attention_fill(ref_call *c) {
+    const batch *t = ref_state(c, sizeof *t);
+    fill_rows(c, t);
+    fill_paged(c, t, "kv_indptr", NULL, "kv_len_arr");
+    fill_table_tails(c, t);
+    fill_mask(c, t);
+    fill_scales(c);
+}
+
+const ref_op ref_batch_attention = {.name = "batch_attention",
+                                    .defaults = "page=8",
+                                    .keys = PREFILL_KEYS "page spare",
+                                    .dims = batch_attention_dims,
+                                    .fill = batch_attention_fill,
+                                    .rows = rows_of,
+                                    .ref = decode_ref,
+                                    .reduction = longest_sum,
+                                    .slack = logit_slack,
+                                    .bytes = bytes_of,
+                                    .flops = flops_of};
+
+/* ---- single requests ---------------------------------------------------------------------- */
+
+static void single_dims(ref_call *c, int64_t rows, int causal) {
+    batch *t = ref_state(c, sizeof *t);
+    t->b = 1;
+    t->kv_len[0] = ref_key(c, "len", 100);
+    t->q_len[0] = rows;
+    t->causal = causal;
+    add_up(t);
+    head_dims(c);
+    ref_set_dim(c, "s", t->kv_len[0]);
+}
+
+static void single_decode_dims(ref_call *c) {
+    single_dims(c, 1, 0);
+}
+
+static void single_prefill_dims(ref_call *c) {
+    const int64_t rows = ref_has_dim(c, "n") ? ref_dim(c, "n") : ref_key(c, "n", 20);
+    single_dims(c, rows, ref_i64(c, "causal") != 0);
+    ref_set_dim(c, "n", rows);
+}
+
+static void single_fill(ref_call *c) {
+    const batch *t = ref_state(c, sizeof *t);
+    fill_packed(c, t, "k", t->k_start, 12);
+    fill_packed(c, t, "v", t->v_start, 13);
+    fill_mask(c, t);
+    fill_scales(c);
+}
+
+static int64_t single_rows(const ref_call *c) {
+    const batch *t = ref_state(c, sizeof *t);
+    return t->q_len[0] * ref_dim(c, "h_q");
+}
+
+const ref_op ref_single_decode_with_kv_cache = {.name = "single_decode_with_kv_cache",
+                                                .defaults = "len=100",
+                                                .keys = "len d h_q h_kv d_qk d_vo",
+                                                .dims = single_decode_dims,
+                                                .fill = single_fill,
+                                                .rows = single_rows,
+                                                .ref = prefill_ragged_ref,
+                                                .reduction = longest_sum,
+                                                .slack = logit_slack,
+                                                .bytes = bytes_of,
+                                                .flops = flops_of};
+
+const ref_op ref_single_prefill_with_kv_cache = {.name = "single_prefill_with_kv_cache",
+                                                 .defaults = "len=100",
+                                                 .keys = "len d h_q h_kv d_qk d_vo",
+                                                 .dims = single_prefill_dims,
+                                                 .fill = single_fill,
+                                                 .rows = single_rows,
+                                                 .ref = prefill_ragged_ref,
+                                                 .reduction = longest_sum,
+                                                 .slack = logit_slack,
+                                                 .bytes = bytes_of,
+                                                 .flops = flops_of};

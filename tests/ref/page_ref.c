@@ -39,7 +39,7 @@ static table *draw(ref_call *c) {
         t->pages += pages_of(t, r);
         t->tokens += t->append[r];
     }
-    ref_set_dim(c, "b", t->b);
+    ref_fix_dim(c, "b", t->b);
     return t;
 }
 
@@ -134,9 +134,9 @@ enum { SKIPPED = 4 };
 
 static void append_dims(ref_call *c) {
     const table *t = draw(c);
-    ref_set_dim(c, "nnz", t->tokens + SKIPPED);
+    ref_fix_dim(c, "nnz", t->tokens + SKIPPED);
     ref_set_dim(c, "page_size", t->page_size);
-    ref_set_dim(c, "p", t->pages + ref_key(c, "spare", 1));
+    ref_fix_dim(c, "p", t->pages + ref_key(c, "spare", 1));
     ref_set_shape(c, "kv_indices", 1, (const int64_t[]){t->pages});
 }
 

@@ -99,6 +99,9 @@ double ref_number(const ref_call *c, const char *name, int64_t index, double abs
 /* An integer tuple; NULL with count 0 if it is absent. */
 const int64_t *ref_tuple(const ref_call *c, const char *name, int64_t *count);
 
+/* 1 if the call runs on a GPU: for slack, where a kernel rounds on the way. */
+int ref_on_cuda(const ref_call *c);
+
 /* The value of a dimension name; it must be bound. ref_has_dim: 1 if it is. */
 int64_t ref_dim(const ref_call *c, const char *name);
 int ref_has_dim(const ref_call *c, const char *name);
@@ -115,9 +118,11 @@ int64_t ref_key_list(const ref_call *c, const char *key, int64_t *values, int64_
 /* Says what is wrong with the keys; the problem is then refused with this sentence. */
 void ref_refuse(ref_call *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* In dims. A key of the problem wins over each of these, but a dimension that a key gives must be
- * the one that is set here. */
+/* In dims. A key of the problem wins over each of these, ref_fix_dim apart: it is for dimensions
+ * that follow from other keys, and refuses a key that says otherwise, so that fill can rely on
+ * them. */
 void ref_set_dim(ref_call *c, const char *name, int64_t value);
+void ref_fix_dim(ref_call *c, const char *name, int64_t value);
 void ref_set_shape(ref_call *c, const char *tensor, int32_t ndim, const int64_t *shape);
 void ref_set_i64(ref_call *c, const char *row, int64_t value);
 void ref_set_f64(ref_call *c, const char *row, double value);

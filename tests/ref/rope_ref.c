@@ -79,8 +79,8 @@ static void ragged_dims(ref_call *c) {
     const int64_t b = ref_key_list(c, "len", len, 256);
     for (int64_t r = 0; r < b; r++)
         n += len[r];
-    ref_set_dim(c, "b", b);
-    ref_set_dim(c, "n", n + ref_key(c, "spare", 0));
+    ref_fix_dim(c, "b", b);
+    ref_fix_dim(c, "n", n + ref_key(c, "spare", 0));
 }
 
 static void ragged_fill(ref_call *c) {

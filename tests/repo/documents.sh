@@ -14,7 +14,7 @@ sed '$d' "$scratch/tables"
 tail -n 1 "$scratch/tables" | awk '
     { for (i = 0; i < $1; i++) print "passed"; for (i = 0; i < $3; i++) print "failed"
       for (i = 0; i < $5; i++) print "skipped" }' >>"$scratch/counts"
-[ "$status" = 0 ] || fail "documents: run python3 tools/tables.py"
+[ "$status" = 0 ] || fail "documents: make tables brings them up to date"
 
 # Links to files, seen from the document's own folder.
 files '*.md' | while read -r document; do

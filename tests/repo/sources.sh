@@ -56,7 +56,7 @@ grep -E '\.(c|h|cu|cuh)$' "$scratch/all" | xargs awk '
     open && /^\}/ {
         lines = FNR - start + 1
         most = FILENAME ~ /\.cuh?$/ ? 200 : 60
-        sub(/\(.*/, "", name); sub(/.*[ *]/, "", name)
+        sub(/BOLIDE_ISA\(/, "", name); sub(/[()].*/, "", name); sub(/.*[ *]/, "", name)
         print lines, most, FILENAME ":" start, name
         start = 0; open = 0
     }' | sort -rn >"$scratch/functions"

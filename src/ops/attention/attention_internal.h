@@ -113,6 +113,7 @@ typedef struct bolide__attention_plan {
         int64_t flags, window_left, use_custom_mask, use_indptr, paged;
         double sm_scale, soft_cap, rope_scale, rope_theta;
         int64_t tile_rows, workers, unit_heads;
+        int64_t q_len; /* tokens of every request; 0: they differ */
         int64_t max_batch, max_items, max_merges, max_slots;
         int64_t worker_start_at, requests_at, items_at, merges_at;   /* in device_int */
         int64_t partial_o_at, partial_ml_at, frequency_at, lanes_at; /* in device */
@@ -126,7 +127,8 @@ typedef struct bolide__attention_plan {
     } now;
 } bolide__attention_plan;
 
-/* The plan arguments of every operator in one form. Arrays lie on the host (see lengths). */
+/* The plan arguments of every operator in one form. The arrays are i32, on the host or the device.
+ */
 typedef struct bolide__attention_problem {
     int64_t h_q, h_kv, d_qk, d_vo, page_size, kv_layout; /* page_size 0: no pages */
     int64_t q_dtype, kv_dtype, o_dtype;                  /* BOLIDE_NO_INT: not given */
@@ -141,11 +143,12 @@ typedef struct bolide__attention_problem {
     const bolide_tensor *qo_indptr;           /* [b+1] */
     const bolide_tensor *kv_indptr;           /* [b+1] pages, or keys without pages */
     const bolide_tensor *last_page_len;       /* [b] */
-    const bolide_tensor *kv_len;              /* [b] */
+    const bolide_tensor *kv_len;              /* [b] keys of each request; NULL: kv_indptr says */
+    const bolide_tensor *q_len;               /* [b] rows of each request; NULL: qo_indptr says */
     const bolide_tensor *v_indptr, *o_indptr; /* [b+1] rows of v, of out; NULL: like k, like q */
     struct {
         const char *qo_indptr, *kv_indptr, *last_page_len, *kv_len; /* the operator's names */
-        const char *d_qk, *max_rows, *max_kv_len;
+        const char *d_qk, *d_vo, *h_q, *h_kv, *max_rows;
     } name;
 
     const bolide_workspace *workspace;
@@ -153,6 +156,7 @@ typedef struct bolide__attention_problem {
     int64_t magic;
 } bolide__attention_problem;
 
+bolide_status bolide__attention_check_page_size(const bolide__call *call, int64_t page_size);
 /* What rows cannot say of plan arguments: heads divide, sizes, combinations. */
 bolide_status bolide__attention_check_plan(const bolide__call *call,
                                            const bolide__attention_problem *pr);
@@ -160,6 +164,12 @@ bolide_status bolide__attention_sizes(const bolide__call *call, const bolide__at
                                       bolide_sizes *sizes);
 bolide_status bolide__attention_make_plan(const bolide__call *call,
                                           const bolide__attention_problem *pr);
+
+/* Reads and checks the lengths; staging is pinned memory for those that come from the device. */
+bolide_status bolide__attention_requests(const bolide__call *call,
+                                         const bolide__attention_problem *pr, int32_t *staging,
+                                         struct bolide__attention_now *now,
+                                         bolide__attention_request *requests);
 
 /* The names that a run's rows take from the plan; for bolide_op.plan_dims. */
 extern const bolide__plan_dim bolide__attention_plan_dims[];
@@ -173,16 +183,25 @@ typedef struct bolide__attention_run_args {
     const bolide_tensor *prefix_len, *token_pos, *max_item_len;
     int64_t token_pos_len;
     int64_t lse_base_e;
+    const double *soft_cap; /* of this run; NULL or NaN there: the plan's */
     const bolide_tensor *out, *lse;
     const bolide_workspace *workspace;
     const bolide_plan *plan;
     const char *indices_name;
 } bolide__attention_run_args;
 
+/* Masks against each other, and scales. */
+bolide_status bolide__attention_check_args(const bolide__call *call,
+                                           const bolide__attention_run_args *a, int64_t h_q,
+                                           int64_t h_kv);
+/* Those and what the plan says. */
 bolide_status bolide__attention_check_run(const bolide__call *call,
                                           const bolide__attention_run_args *a);
 bolide__attention_params bolide__attention_fill(const bolide__attention_run_args *a);
 bolide_status bolide__attention_cpu_run(const bolide__call *call, bolide__attention_params *p);
+bolide_status bolide__attention_cuda_run(const bolide__call *call,
+                                         const bolide__attention_plan *plan,
+                                         const bolide__attention_params *p);
 
 /* Bytes of scratch that one CPU lane needs. */
 int64_t bolide__attention_lane_bytes(const struct bolide__attention_frozen *f);

@@ -32,12 +32,20 @@ static bolide_status check_count(const bolide__call *call, const char *name, con
                            (long long)t->shape[0]);
 }
 
+/* k or v without pages: as many tokens as the plan's lengths reach. */
+static bolide_status check_tokens(const bolide__call *call, const char *name,
+                                  const bolide_tensor *t, int64_t layout, int64_t least) {
+    const int64_t tokens = t->shape[layout == BOLIDE_HND ? 1 : 0];
+    if (tokens >= least)
+        return BOLIDE_OK;
+    return BOLIDE_FAIL_ARG(call, name, "shape",
+                           bolide__text("at least %lld tokens, as planned", (long long)least),
+                           "%lld", (long long)tokens);
+}
+
 static bolide_status check_mask(const bolide__call *call, const bolide__attention_run_args *a,
                                 const bolide__attention_plan *plan) {
-    const int masks = (a->custom_mask != NULL) + (a->packed_custom_mask != NULL);
-    if (masks > 1)
-        return BOLIDE_FAIL_ARG(call, "custom_mask", "pointer", "this or packed_custom_mask",
-                               "both");
+    const bool masks = a->custom_mask || a->packed_custom_mask;
     if (masks && !plan->frozen.use_custom_mask)
         return BOLIDE_FAIL_ARG(call, a->custom_mask ? "custom_mask" : "packed_custom_mask",
                                "pointer", "NULL, as planned with use_custom_mask = 0", "a mask");
@@ -80,7 +88,14 @@ static bolide_status check_items(const bolide__call *call, const bolide__attenti
     if (a->max_item_len && !a->prefix_len)
         return BOLIDE_FAIL_ARG(call, "max_item_len_ptr", "pointer", "NULL without prefix_len_ptr",
                                "a tensor");
-    return BOLIDE_OK;
+    if (a->token_pos_len < 0 || (a->token_pos_len > 0 && !a->token_pos) ||
+        a->token_pos_len > INT32_MAX)
+        return BOLIDE_FAIL_ARG(call, "token_pos_in_items_len", "value",
+                               "the entries of a request in token_pos_in_items_ptr", "%lld",
+                               (long long)a->token_pos_len);
+    return check_count(call, "token_pos_in_items_ptr", a->token_pos,
+                       plan->now.batch * a->token_pos_len,
+                       "token_pos_in_items_len of each request");
 }
 
 static bolide_status check_part(const bolide__call *call, const char *part, const void *pointer,
@@ -107,22 +122,33 @@ static bolide_status check_memory(const bolide__call *call, const bolide__attent
                       f->device_int_bytes);
 }
 
+bolide_status bolide__attention_check_args(const bolide__call *call,
+                                           const bolide__attention_run_args *a, int64_t h_q,
+                                           int64_t h_kv) {
+    if (a->custom_mask && a->packed_custom_mask)
+        return BOLIDE_FAIL_ARG(call, "custom_mask", "pointer", "this or packed_custom_mask",
+                               "both");
+    if (a->soft_cap && (*a->soft_cap < 0 || isinf(*a->soft_cap)))
+        return BOLIDE_FAIL_ARG(call, "logits_soft_cap", "value", "a finite number, at least 0",
+                               "%g", *a->soft_cap);
+    BOLIDE_TRY(check_scale(call, "q_scale", a->q_scale_tensor, h_q));
+    BOLIDE_TRY(check_scale(call, "k_scale", a->k_scale_tensor, h_kv));
+    BOLIDE_TRY(check_scale(call, "v_scale", a->v_scale_tensor, h_kv));
+    return check_scale(call, "o_scale", a->o_scale_tensor, 1);
+}
+
 bolide_status bolide__attention_check_run(const bolide__call *call,
                                           const bolide__attention_run_args *a) {
     const bolide__attention_plan *plan = (const bolide__attention_plan *)a->plan;
     BOLIDE_TRY(check_memory(call, a, plan));
+    BOLIDE_TRY(bolide__attention_check_args(call, a, plan->frozen.h_q, plan->frozen.h_kv));
     BOLIDE_TRY(check_pages(call, a, plan));
     BOLIDE_TRY(check_mask(call, a, plan));
     BOLIDE_TRY(check_items(call, a, plan));
-    BOLIDE_TRY(check_scale(call, "q_scale", a->q_scale_tensor, plan->frozen.h_q));
-    BOLIDE_TRY(check_scale(call, "k_scale", a->k_scale_tensor, plan->frozen.h_kv));
-    BOLIDE_TRY(check_scale(call, "v_scale", a->v_scale_tensor, plan->frozen.h_kv));
-    BOLIDE_TRY(check_scale(call, "o_scale", a->o_scale_tensor, 1));
-    if (!plan->frozen.paged) {
-        BOLIDE_TRY(check_count(call, "k", a->k, plan->now.kv_rows, "the last kv_indptr"));
-        BOLIDE_TRY(check_count(call, "v", a->v, plan->now.v_rows, "the last v_indptr"));
-    }
-    return BOLIDE_OK;
+    if (plan->frozen.paged)
+        return BOLIDE_OK;
+    BOLIDE_TRY(check_tokens(call, "k", a->k, plan->frozen.kv_layout, plan->now.kv_rows));
+    return check_tokens(call, "v", a->v, plan->frozen.kv_layout, plan->now.v_rows);
 }
 
 /* ---- parameters --------------------------------------------------------------------------- */
@@ -217,6 +243,8 @@ bolide__attention_params bolide__attention_fill(const bolide__attention_run_args
     kv_strides(a->k, paged, hnd, &p.k_page, &p.k_n, &p.k_h);
     kv_strides(a->v, paged, hnd, &p.v_page, &p.v_n, &p.v_h);
     fill_plan(&p, a);
+    if (a->soft_cap && !isnan(*a->soft_cap))
+        p.soft_cap = *a->soft_cap;
     p.flags |= a->custom_mask ? BOLIDE__ATTN_MASK_BYTES : 0;
     p.flags |= a->packed_custom_mask ? BOLIDE__ATTN_MASK_BITS : 0;
     p.flags |= a->prefix_len ? BOLIDE__ATTN_ITEMS : 0;

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The plan of every attention operator, for both backends. First the layout: maxima, tiles,
-// workers and offsets, which is also the workspace query. Then the lengths: checked, turned into
-// one record a request, scheduled. On the CPU the live part is written in place; for CUDA it is
-// written into pinned staging and copied on the stream, and lengths that lie on the device are
-// copied back first.
+// workers and offsets, which is also the workspace query. Then the lengths (lengths.c) and the
+// schedule. On the CPU the live part is written in place; for CUDA it is written into pinned
+// staging and copied on the stream.
 
 #include "ops/attention/attention_internal.h"
 
@@ -25,7 +24,7 @@ enum {
     CPU_TILE_ROWS = BOLIDE__ATTN_TILE_ROWS, /* packed rows of a prefill tile: amortises the packing
                                                of K and V */
     CPU_UNIT_STRETCHES = 64, /* stretches over all key heads; fixed, so threads change no bits */
-    CPU_MIN_CHUNK = 256,
+    MIN_CHUNK = 512,
     GRANULE = 64, /* keys of a kernel's block */
     OWN_PIECES = 16
 };
@@ -63,7 +62,7 @@ static bolide_status check_at_least(const bolide__call *call, const char *name, 
 static bolide_status check_head_dim(const bolide__call *call, const char *name, int64_t d) {
     if (d >= 8 && d <= MAX_HEAD_DIM && d % 8 == 0)
         return BOLIDE_OK;
-    return BOLIDE_FAIL_UNSUPPORTED(call, name, "value",
+    return BOLIDE_FAIL_UNSUPPORTED(call, name, "head size",
                                    bolide__text("a multiple of 8 from 8 to %d", MAX_HEAD_DIM),
                                    "%lld", (long long)d);
 }
@@ -78,40 +77,40 @@ static bolide_status check_number(const bolide__call *call, const char *name, do
 }
 
 static bolide_status check_heads(const bolide__call *call, const bolide__attention_problem *pr) {
-    BOLIDE_TRY(check_at_least(call, "num_kv_heads", pr->h_kv, 1));
-    BOLIDE_TRY(check_at_least(call, "num_qo_heads", pr->h_q, 1));
-    if (pr->h_q % pr->h_kv != 0 || pr->h_q > 65536)
-        return BOLIDE_FAIL_ARG(
-            call, "num_qo_heads", "value",
-            bolide__text("a multiple of num_kv_heads (%lld), at most 65536", (long long)pr->h_kv),
-            "%lld", (long long)pr->h_q);
-    return BOLIDE_OK;
+    BOLIDE_TRY(check_at_least(call, pr->name.h_kv, pr->h_kv, 1));
+    BOLIDE_TRY(check_at_least(call, pr->name.h_q, pr->h_q, 1));
+    if (pr->h_q % pr->h_kv == 0 && pr->h_q <= 65536)
+        return BOLIDE_OK;
+    return BOLIDE_FAIL_ARG(
+        call, pr->name.h_q, "heads",
+        bolide__text("a multiple of the %lld key heads, at most 65536", (long long)pr->h_kv),
+        "%lld", (long long)pr->h_q);
+}
+
+bolide_status bolide__attention_check_page_size(const bolide__call *call, int64_t page_size) {
+    if (page_size >= 1 && page_size <= INT32_MAX)
+        return BOLIDE_OK;
+    return BOLIDE_FAIL_ARG(call, "page_size", "value", "1 to 2147483647", "%lld",
+                           (long long)page_size);
 }
 
 bolide_status bolide__attention_check_plan(const bolide__call *call,
                                            const bolide__attention_problem *pr) {
     BOLIDE_TRY(check_heads(call, pr));
     BOLIDE_TRY(check_head_dim(call, pr->name.d_qk, pr->d_qk));
-    BOLIDE_TRY(check_head_dim(call, "head_dim_vo", pr->d_vo));
-    if (pr->page_size != 0)
-        BOLIDE_TRY(check_at_least(call, "page_size", pr->page_size, 1));
-    if (pr->page_size > INT32_MAX)
-        return BOLIDE_FAIL_ARG(call, "page_size", "value", "at most 2147483647", "%lld",
-                               (long long)pr->page_size);
+    BOLIDE_TRY(check_head_dim(call, pr->name.d_vo, pr->d_vo));
+    BOLIDE_TRY(check_at_least(call, pr->name.qo_indptr, pr->batch + 1, 1));
     BOLIDE_TRY(check_at_least(call, "window_left", pr->window_left, -1));
     BOLIDE_TRY(check_at_least(call, "fixed_split_size", pr->fixed_split_size, -1));
     BOLIDE_TRY(check_at_least(call, "max_batch_size", pr->max_batch, pr->batch));
     BOLIDE_TRY(check_at_least(call, pr->name.max_rows, pr->max_rows, 0));
-    BOLIDE_TRY(check_at_least(call, pr->name.max_kv_len, pr->max_kv_len, 0));
+    BOLIDE_TRY(check_at_least(call, "max_sequence_kv", pr->max_kv_len, 0));
     BOLIDE_TRY(check_at_least(call, "max_token_per_sequence", pr->max_q_len, 0));
     BOLIDE_TRY(check_number(call, "logits_soft_cap", pr->logits_soft_cap, false));
     BOLIDE_TRY(check_number(call, "rope_scale", pr->rope_scale, true));
     BOLIDE_TRY(check_number(call, "rope_theta", pr->rope_theta, true));
     if (isinf(pr->sm_scale))
         return BOLIDE_FAIL_ARG(call, "sm_scale", "value", "a finite number", "%g", pr->sm_scale);
-    if (pr->pos_encoding_mode == BOLIDE_POS_ROPE_LLAMA && pr->d_qk % 2 != 0)
-        return BOLIDE_FAIL_ARG(call, pr->name.d_qk, "value", "an even number with ROPE_LLAMA",
-                               "%lld", (long long)pr->d_qk);
     const int64_t q_len = pr->q_len_per_req;
     if (q_len < 0 || q_len > INT32_MAX / pr->h_q)
         return BOLIDE_FAIL_ARG(call, "q_len_per_req", "value", "from 1 to 2^31 rows", "%lld",
@@ -149,7 +148,7 @@ static bolide_status longest(const bolide__call *call, const bolide__attention_p
                              int64_t *out) {
     const int32_t *lens = on_host(pr->kv_len), *indptr = on_host(pr->kv_indptr);
     if (!lens && !indptr)
-        return BOLIDE_FAIL_ARG(call, pr->name.max_kv_len, "value",
+        return BOLIDE_FAIL_ARG(call, "max_sequence_kv", "value",
                                "a bound, as fixed_split_size needs one and the lengths are not "
                                "on the host",
                                "none");
@@ -235,7 +234,7 @@ static bolide__schedule_rules rules_of(const bolide__call *call,
         .group = (int32_t)(pr->h_q / pr->h_kv),
         .tile_rows = (int32_t)f->tile_rows,
         .workers = (int32_t)f->workers,
-        .min_chunk = CPU_MIN_CHUNK,
+        .min_chunk = MIN_CHUNK,
         .granule = GRANULE,
         .chunk = (int32_t)chunk,
         .own_pieces = OWN_PIECES,
@@ -306,6 +305,7 @@ static bolide_status lay_out(const bolide__call *call, const bolide__attention_p
         .rope_scale = isnan(pr->rope_scale) ? 1 : pr->rope_scale,
         .rope_theta = isnan(pr->rope_theta) ? 1e4 : pr->rope_theta,
         .device_type = call->ctx->device.type,
+        .q_len = pr->q_len_per_req,
     };
     if (cuda)
         choose_cuda(call, pr, f);
@@ -325,7 +325,7 @@ static bolide_status lay_out(const bolide__call *call, const bolide__attention_p
     carve(f);
     /* Two slots of staging, and room for the lengths that come back from the device. */
     if (cuda)
-        f->pinned_bytes = STAGING_SLOTS * f->device_int_bytes + 6 * 4 * (f->max_batch + 1);
+        f->pinned_bytes = STAGING_SLOTS * f->device_int_bytes + 7 * 4 * (f->max_batch + 1);
     return BOLIDE_OK;
 }
 
@@ -338,145 +338,6 @@ bolide_status bolide__attention_sizes(const bolide__call *call, const bolide__at
                             .device_int_bytes = f.device_int_bytes,
                             .pinned_bytes = f.pinned_bytes,
                             .plan_bytes = sizeof(bolide__attention_plan)};
-    return BOLIDE_OK;
-}
-
-/* ---- lengths ------------------------------------------------------------------------------ */
-
-typedef struct lengths {
-    const int32_t *qo, *kv, *last, *len, *v, *o;
-} lengths;
-
-/* Host values of an array; one that lies on the device is copied into *staging. */
-static bolide_status fetch(const bolide__call *call, const bolide_tensor *t, int32_t **staging,
-                           const int32_t **out, bool *wait) {
-    *out = NULL;
-    if (!t)
-        return BOLIDE_OK;
-    if (t->device.type != BOLIDE_CUDA) {
-        *out = bolide__data(t);
-        return BOLIDE_OK;
-    }
-    *out = *staging;
-    *wait = true;
-    BOLIDE_TRY(bolide__cuda_copy_to_host(call, *staging, bolide__data(t),
-                                         t->shape[0] * (int64_t)sizeof(int32_t)));
-    *staging += t->shape[0];
-    return BOLIDE_OK;
-}
-
-static bolide_status fetch_all(const bolide__call *call, const bolide__attention_problem *pr,
-                               const frozen_part *f, lengths *l) {
-    int32_t *staging = NULL;
-    bool wait = false;
-    if (pr->workspace && pr->workspace->pinned)
-        staging = (int32_t *)((char *)pr->workspace->pinned + STAGING_SLOTS * f->device_int_bytes);
-    BOLIDE_TRY(fetch(call, pr->qo_indptr, &staging, &l->qo, &wait));
-    BOLIDE_TRY(fetch(call, pr->kv_indptr, &staging, &l->kv, &wait));
-    BOLIDE_TRY(fetch(call, pr->last_page_len, &staging, &l->last, &wait));
-    BOLIDE_TRY(fetch(call, pr->kv_len, &staging, &l->len, &wait));
-    BOLIDE_TRY(fetch(call, pr->v_indptr, &staging, &l->v, &wait));
-    BOLIDE_TRY(fetch(call, pr->o_indptr, &staging, &l->o, &wait));
-    return wait ? bolide__cuda_wait(call) : BOLIDE_OK;
-}
-
-static bolide_status bad_length(const bolide__call *call, const char *name, const char *expected,
-                                int64_t r, int64_t value) {
-    return BOLIDE_FAIL_ARG(call, name, "value", expected, "%lld at element %lld", (long long)value,
-                           (long long)r);
-}
-
-/* Keys of request r from its pages. */
-static bolide_status paged_length(const bolide__call *call, const bolide__attention_problem *pr,
-                                  const lengths *l, int64_t r, int64_t *kv_len) {
-    const int64_t pages = l->kv ? (int64_t)l->kv[r + 1] - l->kv[r] : 0;
-    if (pages < 0)
-        return bad_length(call, pr->name.kv_indptr, "values that do not fall", r + 1, l->kv[r + 1]);
-    if (l->len) {
-        *kv_len = l->len[r];
-        if (*kv_len < 0 || (l->kv && *kv_len > pages * pr->page_size))
-            return bad_length(call, pr->name.kv_len, "0 to pages * page_size", r, *kv_len);
-        return BOLIDE_OK;
-    }
-    *kv_len = 0;
-    if (pages == 0)
-        return BOLIDE_OK;
-    if (l->last[r] < 1 || l->last[r] > pr->page_size)
-        return bad_length(call, pr->name.last_page_len, "1 to page_size", r, l->last[r]);
-    *kv_len = (pages - 1) * pr->page_size + l->last[r];
-    if (*kv_len > INT32_MAX)
-        return bad_length(call, pr->name.kv_indptr, "at most 2147483647 keys a request", r,
-                          *kv_len);
-    return BOLIDE_OK;
-}
-
-/* Rows [start, start + length) of a packed tensor, for an indptr that leaves at least length. */
-static bolide_status packed_start(const bolide__call *call, const char *name, const int32_t *indptr,
-                                  int64_t r, int64_t length, int32_t *start) {
-    if (indptr[r] < 0 || (int64_t)indptr[r + 1] - indptr[r] < length)
-        return bad_length(call, name, "values that leave room for each request", r, indptr[r]);
-    *start = indptr[r];
-    return BOLIDE_OK;
-}
-
-static bolide_status one_request(const bolide__call *call, const bolide__attention_problem *pr,
-                                 const lengths *l, int64_t r, now_part *now,
-                                 bolide__attention_request *out) {
-    int64_t q_len = pr->q_len_per_req, kv_len = 0;
-    *out = (bolide__attention_request){.mask_elem = now->mask_elems, .mask_byte = now->mask_bytes};
-    if (l->qo) {
-        q_len = (int64_t)l->qo[r + 1] - l->qo[r];
-        if (l->qo[r] < 0 || q_len < 0 || q_len > INT32_MAX / pr->h_q)
-            return bad_length(call, pr->name.qo_indptr, "values that do not fall", r + 1,
-                              l->qo[r + 1]);
-        if (given(pr->max_q_len) && q_len > pr->max_q_len)
-            return bad_length(call, pr->name.qo_indptr, "at most max_token_per_sequence rows", r,
-                              q_len);
-    }
-    if (pr->page_size)
-        BOLIDE_TRY(paged_length(call, pr, l, r, &kv_len));
-    else
-        kv_len = (int64_t)l->kv[r + 1] - l->kv[r];
-    if (kv_len < 0 || (l->kv && l->kv[r] < 0))
-        return bad_length(call, pr->name.kv_indptr, "values that do not fall", r + 1, l->kv[r + 1]);
-    if (given(pr->max_kv_len) && kv_len > pr->max_kv_len)
-        return BOLIDE_FAIL_ARG(call, pr->name.max_kv_len, "value",
-                               bolide__text("at least %lld, the length of request %lld",
-                                            (long long)kv_len, (long long)r),
-                               "%lld", (long long)pr->max_kv_len);
-    out->q_len = (int32_t)q_len;
-    out->kv_len = (int32_t)kv_len;
-    out->q_start = l->qo ? l->qo[r] : (int32_t)(r * q_len);
-    out->o_start = out->q_start;
-    out->kv_start = out->v_start = l->kv ? l->kv[r] : 0;
-    if (l->v)
-        BOLIDE_TRY(packed_start(call, "v_indptr", l->v, r, kv_len, &out->v_start));
-    if (l->o)
-        BOLIDE_TRY(packed_start(call, "o_indptr", l->o, r, q_len, &out->o_start));
-    now->mask_elems += q_len * kv_len;
-    now->mask_bytes += (q_len * kv_len + 7) / 8;
-    return BOLIDE_OK;
-}
-
-static bolide_status all_requests(const bolide__call *call, const bolide__attention_problem *pr,
-                                  const lengths *l, now_part *now,
-                                  bolide__attention_request *requests) {
-    const int64_t b = pr->batch;
-    *now = (now_part){.batch = b};
-    for (int64_t r = 0; r < b; r++)
-        BOLIDE_TRY(one_request(call, pr, l, r, now, &requests[r]));
-    now->rows = l->qo ? (l->qo[b] > 0 ? l->qo[b] : 0) : b * pr->q_len_per_req;
-    now->out_rows = l->o ? l->o[b] : now->rows;
-    if (!pr->page_size) {
-        now->kv_rows = l->kv[b];
-        now->v_rows = l->v ? l->v[b] : l->kv[b];
-    } else {
-        now->index_count = l->kv ? l->kv[b] : 0;
-    }
-    if (given(pr->max_rows) && now->rows > pr->max_rows)
-        return BOLIDE_FAIL_ARG(call, pr->name.max_rows, "value",
-                               bolide__text("at least %lld rows", (long long)now->rows), "%lld",
-                               (long long)pr->max_rows);
     return BOLIDE_OK;
 }
 
@@ -498,13 +359,14 @@ bolide_status bolide__attention_make_plan(const bolide__call *call,
     frozen_part f;
     now_part now;
     bolide__schedule_rules rules;
-    lengths l;
     int64_t slot;
     BOLIDE_TRY(lay_out(call, pr, &f, &rules));
-    BOLIDE_TRY(fetch_all(call, pr, &f, &l));
     char *live = live_memory(pr, &f, &slot);
     bolide__attention_request *requests = (bolide__attention_request *)(live + f.requests_at);
-    BOLIDE_TRY(all_requests(call, pr, &l, &now, requests));
+    int32_t *returned = NULL; /* where lengths come back to */
+    if (f.device_type == BOLIDE_CUDA)
+        returned = (int32_t *)((char *)pr->workspace->pinned + STAGING_SLOTS * f.device_int_bytes);
+    BOLIDE_TRY(bolide__attention_requests(call, pr, returned, &now, requests));
     const bolide__schedule_lists lists = {
         .items = (bolide__attention_item *)(live + f.items_at),
         .merges = (bolide__attention_merge *)(live + f.merges_at),

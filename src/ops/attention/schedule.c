@@ -122,7 +122,7 @@ static void begin_tape(cutter *c, int64_t total) {
     const bolide__schedule_rules *rules = c->rules;
     c->stretches = rules->workers;
     if (rules->split == BOLIDE__SPLIT_BALANCED)
-        c->stretches = max64(1, min64(rules->workers, total / rules->min_chunk));
+        c->stretches = max64(1, min64(rules->workers, ceil_div(total, rules->min_chunk / 2)));
     c->whole = total / c->stretches;
     c->rest = total % c->stretches;
     c->worker = -1;
@@ -153,20 +153,20 @@ static void add_merge(cutter *c, int32_t request, int32_t row, int32_t slot) {
 }
 
 /* Cuts at the ends of the stretches, moved to a multiple of the granule. A cut that would leave
- * less than half a minimal chunk on one side moves to that end of the tile instead, so a
- * stretch ends at most half a chunk from its place. */
+ * less than an eighth of a minimal chunk on one side moves to that end of the tile instead. With
+ * both, no stretch is longer than its share by more than a minimal chunk. */
 static void place_balanced(cutter *c, int32_t request, int32_t row, int32_t begin, int32_t end) {
     const int64_t cost = max64(end - begin, 1), tile_end = c->position + cost;
-    const int64_t half = max64(1, (c->rules->min_chunk - c->rules->granule) / 2);
+    const int64_t least = max64(1, c->rules->min_chunk / 8);
     const int32_t slot = c->counts.slots;
     int64_t at = begin;
     while (c->boundary < tile_end) {
         int64_t cut = begin + max64(c->boundary - c->position, 0);
         cut = (cut + c->rules->granule / 2) / c->rules->granule * c->rules->granule;
         const int64_t before = cut - at, after = end - cut;
-        if (after < half && after <= before)
+        if (after < least && after <= before)
             break; /* the rest of the tile stays with this worker */
-        if (before >= half) {
+        if (before >= least) {
             add_item(c, request, row, at, cut, c->counts.slots++);
             at = cut;
         }

@@ -68,8 +68,8 @@ typedef struct bolide__schedule_rules {
     int32_t group;       /* query heads of a key head */
     int32_t tile_rows;   /* packed rows of a tile */
     int32_t workers;     /* stretches; at least 1 */
-    int32_t min_chunk;   /* BALANCED: no stretch has fewer keys, no piece fewer than about half;
-                            OWN: smallest chunk */
+    int32_t min_chunk;   /* BALANCED: no stretch has fewer than about half as many keys, nor more
+                            than this many beyond its share; OWN: the smallest chunk */
     int32_t granule;     /* BALANCED, OWN: cuts lie at multiples of it */
     int32_t chunk;       /* FIXED */
     int32_t own_pieces;  /* OWN: most pieces of a request, over its tiles */

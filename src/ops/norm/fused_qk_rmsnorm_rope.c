@@ -182,12 +182,6 @@ static bolide_status fused_qk_rmsnorm_rope_cpu(const bolide__call *call) {
     return BOLIDE_OK;
 }
 
-/* The door knows of outputs without elements one at a time; here all three are needed. */
-static int is_empty(const bolide__call *call) {
-    const bolide_fused_qk_rmsnorm_rope_args *a = call->args;
-    return bolide__numel(a->qkv) == 0;
-}
-
 const bolide_op bolide_op_fused_qk_rmsnorm_rope = {
     .name = "fused_qk_rmsnorm_rope",
     .family = "norm",
@@ -196,7 +190,6 @@ const bolide_op bolide_op_fused_qk_rmsnorm_rope = {
         "and width; v is copied",
     .run = BOLIDE_ENTRY(bolide_fused_qk_rmsnorm_rope_args, rows),
     .check = check,
-    .is_empty = is_empty,
     .cpu = fused_qk_rmsnorm_rope_cpu,
 };
 

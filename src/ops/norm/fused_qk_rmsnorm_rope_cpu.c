@@ -130,21 +130,13 @@ BOLIDE_INLINE void tokens(const bolide__qk_rope_params *p, int64_t begin, int64_
     }
 }
 
-BOLIDE_INLINE void by_out(const bolide__qk_rope_params *p, int64_t begin, int64_t end,
-                          int64_t dtype) {
-    if (p->out_dtype == dtype)
-        tokens(p, begin, end, dtype, dtype);
-    else
-        tokens(p, begin, end, dtype, BOLIDE_F8_E4M3FN);
-}
-
+/* Instances for what models use; other dtypes choose their conversions as they go, 16 values at a
+ * time. */
 void BOLIDE_ISA(qk_rmsnorm_rope_tokens)(void *arg, int64_t begin, int64_t end, int worker) {
     const bolide__qk_rope_params *p = arg;
     (void)worker;
-    if (p->dtype == BOLIDE_F16)
-        by_out(p, begin, end, BOLIDE_F16);
-    else if (p->dtype == BOLIDE_BF16)
-        by_out(p, begin, end, BOLIDE_BF16);
+    if (BOLIDE_SIMD_HAS_F16 && p->dtype == BOLIDE_BF16 && p->out_dtype == BOLIDE_BF16)
+        tokens(p, begin, end, BOLIDE_BF16, BOLIDE_BF16);
     else
-        by_out(p, begin, end, BOLIDE_F32);
+        tokens(p, begin, end, p->dtype, p->out_dtype);
 }

@@ -2,7 +2,7 @@
 //
 // Layer norm and its relatives on the CPU. A row is read three times: once from memory for its
 // mean, then from cache for the variance around that mean, which keeps its accuracy whatever the
-// mean is, and for the result. Sums run in four groups of 16 lanes and are folded in a fixed order,
+// mean is, and for the result. Sums run in groups of 16 lanes and are folded in a fixed order,
 // so that neither the number of threads nor the instruction set changes a bit. Memory bandwidth is
 // the limit.
 
@@ -15,10 +15,8 @@
  * steps. They are constants after inlining, so what an operator does not have costs nothing. */
 typedef struct form {
     int64_t dtype, out;
-    bool fused;     /* x is more than input, and is stored */
-    bool gated;     /* with gate and gate_bias */
-    bool modulated; /* scale and shift in the place of gamma and beta */
-    bool scaled;    /* times out_scale */
+    bool fused; /* x is more than input, and is stored; which tensors there are shows at run time */
+    bool scaled; /* times out_scale */
 } form;
 
 /* One row, and what is the same for all rows of a call. */
@@ -41,7 +39,7 @@ BOLIDE_INLINE f32x16 x_lanes(form f, const row *r, int64_t i, int64_t left) {
     if (!f.fused)
         return x;
     f32x16 factor = r->in_scale;
-    if (f.gated)
+    if (r->gate)
         factor = f32_mul(biased(r->gate, f.dtype, r->gate_bias, i, left), factor);
     return r->residual ? f32_fma(x, factor, lanes_load(r->residual, f.dtype, i, left))
                        : f32_mul(x, factor);
@@ -51,10 +49,11 @@ BOLIDE_INLINE f32x16 x_lanes(form f, const row *r, int64_t i, int64_t left) {
 BOLIDE_INLINE float row_sum(form f, const row *r, int64_t d, float mean, bool square) {
     const f32x16 center = f32_set(mean);
     f32x16 sum[4] = {f32_zero(), f32_zero(), f32_zero(), f32_zero()};
+    const int groups = f.fused ? 1 : 4; /* what computes x hides the latency, too */
     int64_t i = 0;
-    for (; i + 64 <= d; i += 64) {
+    for (; i + 16 * groups <= d; i += 16 * groups) {
         BOLIDE_UNROLL
-        for (int k = 0; k < 4; k++) {
+        for (int k = 0; k < groups; k++) {
             const f32x16 x = f32_sub(x_lanes(f, r, i + 16 * k, 16), center);
             sum[k] = square ? f32_fma(x, x, sum[k]) : f32_add(sum[k], x);
         }
@@ -70,7 +69,7 @@ BOLIDE_INLINE void finish(form f, const row *r, f32x16 mean, f32x16 scale, int64
                           int64_t left) {
     const f32x16 x = x_lanes(f, r, i, left);
     f32x16 factor, term;
-    if (f.modulated) {
+    if (f.fused && r->scale) {
         factor = f32_add(f32_set(1.0f), biased(r->scale, f.dtype, r->scale_bias, i, left));
         term = biased(r->shift, f.dtype, r->shift_bias, i, left);
     } else {
@@ -124,46 +123,40 @@ BOLIDE_INLINE void rows(const bolide__layernorm_params *p, int64_t begin, int64_
 
 /* ---- instances ------------------------------------------------------------------------------ */
 
-/* In a form: out has the dtype of the input. */
-enum { SAME = -1 };
-
-BOLIDE_INLINE form with_dtype(form f, int64_t t) {
-    f.dtype = t;
-    f.out = f.out == SAME ? t : f.out;
-    return f;
-}
-
-BOLIDE_INLINE void by_dtype(const bolide__layernorm_params *p, int64_t begin, int64_t end, form f) {
-    if (p->input.dtype == BOLIDE_F16)
-        rows(p, begin, end, with_dtype(f, BOLIDE_F16));
-    else if (p->input.dtype == BOLIDE_BF16)
-        rows(p, begin, end, with_dtype(f, BOLIDE_BF16));
-    else
-        rows(p, begin, end, with_dtype(f, BOLIDE_F32));
-}
-
+/* Where the conversions of the narrow dtypes are calls anyway, one instance does for both. */
 void BOLIDE_ISA(layernorm_rows)(void *arg, int64_t begin, int64_t end, int worker) {
+    const bolide__layernorm_params *p = arg;
+    const int64_t t = p->input.dtype;
     (void)worker;
-    by_dtype(arg, begin, end, (form){.out = SAME});
+    if (t == BOLIDE_F32)
+        rows(p, begin, end, (form){.dtype = BOLIDE_F32, .out = BOLIDE_F32});
+    else if (!BOLIDE_SIMD_HAS_F16)
+        rows(p, begin, end, (form){.dtype = t, .out = t});
+    else if (t == BOLIDE_F16)
+        rows(p, begin, end, (form){.dtype = BOLIDE_F16, .out = BOLIDE_F16});
+    else
+        rows(p, begin, end, (form){.dtype = BOLIDE_BF16, .out = BOLIDE_BF16});
 }
+
+/* What follows has an instance for the dtypes that models use; others choose their conversions as
+ * they go, 16 values at a time. */
 
 void BOLIDE_ISA(layernorm_quant_rows)(void *arg, int64_t begin, int64_t end, int worker) {
     const bolide__layernorm_params *p = arg;
+    const int64_t in = p->input.dtype, out = p->out.dtype;
     (void)worker;
-    if (p->out.dtype == BOLIDE_F8_E4M3FN)
-        by_dtype(p, begin, end, (form){.out = BOLIDE_F8_E4M3FN, .scaled = true});
+    if (BOLIDE_SIMD_HAS_F16 && in == BOLIDE_BF16 && out == BOLIDE_F8_E4M3FN)
+        rows(p, begin, end, (form){BOLIDE_BF16, BOLIDE_F8_E4M3FN, .scaled = true});
     else
-        by_dtype(p, begin, end, (form){.out = BOLIDE_F8_E5M2, .scaled = true});
+        rows(p, begin, end, (form){in, out, .scaled = true});
 }
 
 void BOLIDE_ISA(dit_layernorm_rows)(void *arg, int64_t begin, int64_t end, int worker) {
     const bolide__layernorm_params *p = arg;
+    const int64_t in = p->input.dtype;
     (void)worker;
-    if (!p->gate.data)
-        by_dtype(p, begin, end, (form){.out = SAME, .fused = true, .modulated = true});
-    else if (p->scale.data)
-        by_dtype(p, begin, end,
-                 (form){.out = SAME, .fused = true, .gated = true, .modulated = true});
+    if (BOLIDE_SIMD_HAS_F16 && in == BOLIDE_BF16)
+        rows(p, begin, end, (form){BOLIDE_BF16, BOLIDE_BF16, .fused = true});
     else
-        by_dtype(p, begin, end, (form){.out = SAME, .fused = true, .gated = true});
+        rows(p, begin, end, (form){in, in, .fused = true});
 }

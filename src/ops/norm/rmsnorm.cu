@@ -29,7 +29,7 @@ constexpr bool SILU = SPEC_FLAGS & BOLIDE__RMSNORM_SILU;
 constexpr bool SCALED = SPEC_FLAGS & BOLIDE__RMSNORM_SCALED;
 constexpr bool BLOCKS = SPEC_FLAGS & BOLIDE__RMSNORM_BLOCKS;
 constexpr int VEC = SPEC_VEC;         /* elements a load: a power of two that divides d */
-constexpr int THREADS = SPEC_THREADS; /* of a row: 8, 16, 32, 128, 256, 512, 1024 */
+constexpr int THREADS = SPEC_THREADS; /* of a row: 8, 16 or a multiple of 32 up to 1024 */
 constexpr int PER = SPEC_PER;         /* chunks a thread: 1, 2, 4; 0: read twice */
 constexpr int ROWS = SPEC_ROWS;       /* of a block: 1, 4, 8, 16 */
 static_assert(THREADS * ROWS <= 1024 && THREADS * ROWS % 32 == 0, "whole warps");

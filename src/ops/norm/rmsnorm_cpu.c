@@ -60,7 +60,7 @@ BOLIDE_INLINE void rows(const bolide__rmsnorm_params *p, int64_t begin, int64_t 
 
 /* ---- instances ------------------------------------------------------------------------------ */
 
-/* In a form for one_dtype: the dtype of input. The weight always has it. */
+/* In a form: the dtype of input, which the weight then has too. */
 enum { SAME = -1 };
 
 BOLIDE_INLINE form with_dtype(form f, int64_t t) {
@@ -70,46 +70,56 @@ BOLIDE_INLINE form with_dtype(form f, int64_t t) {
     return f;
 }
 
-BOLIDE_INLINE void one_dtype(const bolide__rmsnorm_params *p, int64_t begin, int64_t end, form f) {
-    if (p->input.dtype == BOLIDE_F16)
-        rows(p, begin, end, with_dtype(f, BOLIDE_F16));
-    else if (p->input.dtype == BOLIDE_BF16)
-        rows(p, begin, end, with_dtype(f, BOLIDE_BF16));
-    else
+/* Where the conversions of the narrow dtypes are calls anyway, one instance does for all. */
+BOLIDE_INLINE void by_dtype(const bolide__rmsnorm_params *p, int64_t begin, int64_t end, form f) {
+    if (p->input.dtype == BOLIDE_F32)
         rows(p, begin, end, with_dtype(f, BOLIDE_F32));
+    else if (!BOLIDE_SIMD_HAS_F16)
+        rows(p, begin, end, with_dtype(f, p->input.dtype));
+    else if (p->input.dtype == BOLIDE_F16)
+        rows(p, begin, end, with_dtype(f, BOLIDE_F16));
+    else
+        rows(p, begin, end, with_dtype(f, BOLIDE_BF16));
 }
 
 void BOLIDE_ISA(rmsnorm_rows)(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
-    one_dtype(arg, begin, end, (form){.out = SAME});
+    by_dtype(arg, begin, end, (form){.out = SAME});
 }
 
 void BOLIDE_ISA(fused_add_rmsnorm_rows)(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
-    one_dtype(arg, begin, end, (form){.residual = SAME, .out = SAME});
+    by_dtype(arg, begin, end, (form){.residual = SAME, .out = SAME});
 }
+
+/* What follows has instances for the dtypes that models use; others choose their conversions as
+ * they go, 16 values at a time. */
 
 void BOLIDE_ISA(rmsnorm_silu_rows)(void *arg, int64_t begin, int64_t end, int worker) {
     const bolide__rmsnorm_params *p = arg;
     (void)worker;
-    if (p->out.dtype == p->input.dtype)
-        one_dtype(p, begin, end, (form){.out = SAME, .silu = true});
+    if (BOLIDE_SIMD_HAS_F16 && p->input.dtype == BOLIDE_BF16 && p->out.dtype == BOLIDE_BF16)
+        rows(p, begin, end, with_dtype((form){.out = SAME, .silu = true}, BOLIDE_BF16));
     else
-        rows(p, begin, end, (form){p->input.dtype, 0, p->weight_dtype, p->out.dtype, .silu = true});
+        rows(p, begin, end, with_dtype((form){.out = p->out.dtype, .silu = true}, p->input.dtype));
 }
 
-/* The quantised operators have instances for e4m3; other mixtures choose their conversions as they
- * go, 16 values at a time. */
 void BOLIDE_ISA(rmsnorm_scaled_rows)(void *arg, int64_t begin, int64_t end, int worker) {
     const bolide__rmsnorm_params *p = arg;
     const int64_t in = p->input.dtype, residual = p->residual.data ? p->residual.dtype : 0;
-    const bool uniform = (in & (BOLIDE_F16 | BOLIDE_BF16 | BOLIDE_F32)) && p->weight_dtype == in &&
-                         p->out.dtype == BOLIDE_F8_E4M3FN;
+    const form f = {.out = BOLIDE_F8_E4M3FN, .scaled = true};
+    const form sum = {.residual = SAME, .out = BOLIDE_F8_E4M3FN, .scaled = true};
+    const bool usual = BOLIDE_SIMD_HAS_F16 && (in == BOLIDE_F16 || in == BOLIDE_BF16) &&
+                       p->weight_dtype == in && p->out.dtype == BOLIDE_F8_E4M3FN;
     (void)worker;
-    if (uniform && residual == 0)
-        one_dtype(p, begin, end, (form){.out = BOLIDE_F8_E4M3FN, .scaled = true});
-    else if (uniform && residual == in)
-        one_dtype(p, begin, end, (form){.residual = SAME, .out = BOLIDE_F8_E4M3FN, .scaled = true});
+    if (usual && residual == 0 && in == BOLIDE_BF16)
+        rows(p, begin, end, with_dtype(f, BOLIDE_BF16));
+    else if (usual && residual == 0)
+        rows(p, begin, end, with_dtype(f, BOLIDE_F16));
+    else if (usual && residual == in && in == BOLIDE_BF16)
+        rows(p, begin, end, with_dtype(sum, BOLIDE_BF16));
+    else if (usual && residual == in)
+        rows(p, begin, end, with_dtype(sum, BOLIDE_F16));
     else
         rows(p, begin, end, (form){in, residual, p->weight_dtype, p->out.dtype, .scaled = true});
 }
@@ -153,10 +163,8 @@ BOLIDE_INLINE void block_quant_rows(const bolide__rmsnorm_params *p, int64_t beg
 void BOLIDE_ISA(rmsnorm_block_quant_rows)(void *arg, int64_t begin, int64_t end, int worker) {
     const bolide__rmsnorm_params *p = arg;
     (void)worker;
-    if (p->input.dtype == BOLIDE_F16)
-        block_quant_rows(p, begin, end, BOLIDE_F16);
-    else if (p->input.dtype == BOLIDE_BF16)
+    if (BOLIDE_SIMD_HAS_F16 && p->input.dtype == BOLIDE_BF16)
         block_quant_rows(p, begin, end, BOLIDE_BF16);
     else
-        block_quant_rows(p, begin, end, BOLIDE_F32);
+        block_quant_rows(p, begin, end, p->input.dtype);
 }

@@ -6,15 +6,26 @@
 #include "cuda/cuda.h"
 #include "ops/norm/norm_internal.h"
 
-/* How a row of at most so many chunks is spread: threads a row, chunks a thread, rows a block. It
- * depends on the row alone, so that a row has the same bits in every batch. */
-static const struct layout {
-    int32_t chunks, threads, per, rows;
-} layouts[] = {
-    {8, 8, 1, 16},     {16, 16, 1, 8},     {32, 32, 1, 4},          {64, 32, 2, 4},
-    {128, 32, 4, 4},   {256, 128, 2, 1},   {512, 256, 2, 1},        {1024, 256, 4, 1},
-    {2048, 512, 4, 1}, {4096, 1024, 4, 1}, {INT32_MAX, 1024, 0, 1},
-};
+/* How a row of so many chunks is spread: threads a row, chunks a thread (0: it is read twice), rows
+ * a block. It depends on the row alone, so that a row has the same bits in every batch. Up to 128
+ * chunks a row stays within a warp, whose sum needs no barrier; beyond, two chunks a thread leave
+ * few threads idle and few registers taken. */
+typedef struct layout {
+    int32_t threads, per, rows;
+} layout;
+
+static layout layout_of(int64_t chunks) {
+    if (chunks <= 32) {
+        const int32_t threads = chunks <= 8 ? 8 : chunks <= 16 ? 16 : 32;
+        return (layout){threads, 1, 128 / threads};
+    }
+    if (chunks <= 128)
+        return (layout){32, chunks <= 64 ? 2 : 4, 4};
+    if (chunks > 4096)
+        return (layout){1024, 0, 1};
+    const int32_t per = chunks <= 1024 ? 2 : 4;
+    return (layout){(int32_t)((chunks + 32 * per - 1) / (32 * per)) * 32, per, 1};
+}
 
 /* Threads of a multiprocessor that are busy at once; with one row loaded ahead they have more bytes
  * on their way than the memory's latency needs. */
@@ -39,9 +50,7 @@ bolide_status bolide__rmsnorm_launch(const bolide__call *call, const bolide__rms
     const int64_t weight_bytes = p->weight_dtype == BOLIDE_F32 ? 4 : 2;
     const int64_t chunk = 16 / widest(p, weight_bytes);
     const int64_t chunks = (p->d + chunk - 1) / chunk;
-    const struct layout *l = layouts;
-    while (chunks > l->chunks && l->chunks != INT32_MAX)
-        l++;
+    const layout l = layout_of(chunks);
     const uint64_t bits = alignment(&p->input) | alignment(&p->residual) | alignment(&p->out) |
                           alignment(&p->normed) | (uintptr_t)p->weight / (uint64_t)weight_bytes |
                           (uint64_t)p->d | (uint64_t)chunk;
@@ -52,12 +61,12 @@ bolide_status bolide__rmsnorm_launch(const bolide__call *call, const bolide__rms
     bolide__spec_add(&s, "OUT", p->out.dtype);
     bolide__spec_add(&s, "FLAGS", flags);
     bolide__spec_add(&s, "VEC", (int64_t)(bits & -bits)); /* 4 values for 16-bit types */
-    bolide__spec_add(&s, "THREADS", l->threads);          /* 11 together with PER and ROWS */
-    bolide__spec_add(&s, "PER", l->per);
-    bolide__spec_add(&s, "ROWS", l->rows);
+    bolide__spec_add(&s, "THREADS", l.threads); /* 8, 16, and multiples of 32 up to 1024 */
+    bolide__spec_add(&s, "PER", l.per);         /* follows from d, as ROWS does */
+    bolide__spec_add(&s, "ROWS", l.rows);
     /* Each block has the same number of rows, but for the last. */
-    const int32_t block = l->threads * l->rows;
-    const int64_t blocks = (p->rows + l->rows - 1) / l->rows;
+    const int32_t block = l.threads * l.rows;
+    const int64_t blocks = (p->rows + l.rows - 1) / l.rows;
     const int64_t resident = bolide__cuda_limits_of(call->ctx)->sm_count *
                              (int64_t)(block < RESIDENT_THREADS ? RESIDENT_THREADS / block : 1);
     const int64_t turns = (blocks + resident - 1) / resident;

@@ -6,6 +6,7 @@
 #include <bolide/page.h>
 
 #include "core/op.h"
+#include "cuda/cuda.h"
 #include "ops/page/page_internal.h"
 
 #define FLOATS (BOLIDE_F16 | BOLIDE_BF16 | BOLIDE_F32 | BOLIDE_F8_E4M3FN | BOLIDE_F8_E5M2)
@@ -45,18 +46,17 @@ static const bolide_param append_mla_rows[] = {
 
 /* ---- checks ------------------------------------------------------------------------------- */
 
-/* The cache takes what is appended as it is, or as fp8. */
+/* The cache takes what is appended as it is, or rounded to fewer bits. */
 static bolide_status check_pair(const bolide__call *call, const char *cache_name,
                                 const bolide_tensor *source, const bolide_tensor *cache) {
     const int64_t from = bolide__bit(source), to = bolide__bit(cache);
-    const int64_t fp8 = BOLIDE_F8_E4M3FN | BOLIDE_F8_E5M2;
-    if (from == to || (to & fp8 && !(from & fp8)))
+    if (from == to || bolide__dtype_bytes(to) < bolide__dtype_bytes(from))
         return BOLIDE_OK;
-    return BOLIDE_FAIL_ARG(call, cache_name, "dtype",
-                           from & fp8
-                               ? bolide_dtype_name(from)
-                               : bolide__text("%s, f8_e4m3fn or f8_e5m2", bolide_dtype_name(from)),
-                           "%s", bolide_dtype_name(to));
+    return BOLIDE_FAIL_ARG(
+        call, cache_name, "dtype",
+        bolide__text("%s%s", bolide_dtype_name(from),
+                     bolide__dtype_bytes(from) > 1 ? " or a type of fewer bits" : ""),
+        "%s", bolide_dtype_name(to));
 }
 
 static bolide_status check_page_size(const bolide__call *call, const char *cache_name) {
@@ -191,6 +191,44 @@ static bolide_status append_mla_cpu(const bolide__call *call) {
     return append_cpu(call, &p);
 }
 
+/* Elements of a load: as many as 16 bytes of the source hold and as divide every address, stride
+ * and row. */
+static int64_t load_width(const bolide__append_params *p) {
+    const uint64_t from = (uint64_t)bolide__dtype_bytes(p->source_dtype);
+    const uint64_t to = (uint64_t)bolide__dtype_bytes(p->cache_dtype);
+    uint64_t bits = 16 / from;
+    for (int i = 0; i < 2; i++) {
+        const bolide__append_side *s = &p->side[i];
+        if (!s->source)
+            continue;
+        bits |= (uintptr_t)s->source / from | (uintptr_t)s->cache / to | (uint64_t)s->d;
+        bits |= (uint64_t)(s->source_n | s->source_h);
+        bits |= (uint64_t)(s->cache_page | s->cache_slot | s->cache_head);
+    }
+    return (int64_t)(bits & -bits);
+}
+
+static bolide_status append_cuda(const bolide__call *call, const bolide__append_params *p) {
+    const int64_t width = load_width(p);
+    bolide__spec s = BOLIDE_SPEC("page/append.cu", "bolide_append");
+    bolide__spec_add(&s, "FROM", p->source_dtype); /* 5 values */
+    bolide__spec_add(&s, "TO", p->cache_dtype);    /* FROM or 2 values */
+    bolide__spec_add(&s, "VEC", width);            /* 5 values */
+    const int64_t vecs = p->nnz * p->h * (p->side[0].d + p->side[1].d) / width;
+    const bolide__grid g = {.x = (vecs + 255) / 256, .block = 256};
+    return bolide__cuda_launch(call, &s, &g, p, sizeof *p);
+}
+
+static bolide_status append_kv_cuda(const bolide__call *call) {
+    const bolide__append_params p = append_kv_fill(call);
+    return append_cuda(call, &p);
+}
+
+static bolide_status append_mla_cuda(const bolide__call *call) {
+    const bolide__append_params p = append_mla_fill(call);
+    return append_cuda(call, &p);
+}
+
 const bolide_op bolide_op_append_paged_kv_cache = {
     .name = "append_paged_kv_cache",
     .family = "page",
@@ -198,6 +236,7 @@ const bolide_op bolide_op_append_paged_kv_cache = {
     .run = BOLIDE_ENTRY(bolide_append_paged_kv_cache_args, append_kv_rows),
     .check = append_kv_check,
     .cpu = append_kv_cpu,
+    .cuda = append_kv_cuda,
 };
 
 const bolide_op bolide_op_append_paged_mla_kv_cache = {
@@ -207,6 +246,7 @@ const bolide_op bolide_op_append_paged_mla_kv_cache = {
     .run = BOLIDE_ENTRY(bolide_append_paged_mla_kv_cache_args, append_mla_rows),
     .check = append_mla_check,
     .cpu = append_mla_cpu,
+    .cuda = append_mla_cuda,
 };
 
 bolide_status bolide_append_paged_kv_cache(const bolide_context *ctx,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Appending tokens to pages on the CPU: a copy of bytes where the cache has the dtype of what is
-// appended, a conversion to fp8 where it does not. The page lookup is once a token and side, so
-// the copies are what counts.
+// appended, a conversion to fewer bits where it does not. The page lookup is once a token and side,
+// so the copies are what counts.
 
 #include <stdbool.h>
 
@@ -12,23 +12,27 @@
 
 BOLIDE_INLINE void convert_row(char *to, const char *from, int64_t d, int64_t to_dtype,
                                int64_t from_dtype) {
-    const int64_t step = from_dtype == BOLIDE_F32 ? 4 : 2;
+    const int64_t step = bolide__dtype_bytes(from_dtype), to_step = bolide__dtype_bytes(to_dtype);
     for (int64_t i = 0; i < d; i += BOLIDE_LANES)
-        store16_n(to + i, to_dtype, load16_n(from + i * step, from_dtype, d - i), d - i);
+        store16_n(to + i * to_step, to_dtype, load16_n(from + i * step, from_dtype, d - i), d - i);
 }
 
+/* Both dtypes as constants, so that the loop holds one conversion. */
 static void convert(char *to, const char *from, int64_t d, int64_t to_dtype, int64_t from_dtype) {
-    const bool e4m3 = to_dtype == BOLIDE_F8_E4M3FN;
-    if (from_dtype == BOLIDE_F32 && e4m3)
+    if (from_dtype == BOLIDE_F32 && to_dtype == BOLIDE_F16)
+        convert_row(to, from, d, BOLIDE_F16, BOLIDE_F32);
+    else if (from_dtype == BOLIDE_F32 && to_dtype == BOLIDE_BF16)
+        convert_row(to, from, d, BOLIDE_BF16, BOLIDE_F32);
+    else if (from_dtype == BOLIDE_F32 && to_dtype == BOLIDE_F8_E4M3FN)
         convert_row(to, from, d, BOLIDE_F8_E4M3FN, BOLIDE_F32);
-    else if (from_dtype == BOLIDE_F16 && e4m3)
-        convert_row(to, from, d, BOLIDE_F8_E4M3FN, BOLIDE_F16);
-    else if (e4m3)
-        convert_row(to, from, d, BOLIDE_F8_E4M3FN, BOLIDE_BF16);
     else if (from_dtype == BOLIDE_F32)
         convert_row(to, from, d, BOLIDE_F8_E5M2, BOLIDE_F32);
+    else if (from_dtype == BOLIDE_F16 && to_dtype == BOLIDE_F8_E4M3FN)
+        convert_row(to, from, d, BOLIDE_F8_E4M3FN, BOLIDE_F16);
     else if (from_dtype == BOLIDE_F16)
         convert_row(to, from, d, BOLIDE_F8_E5M2, BOLIDE_F16);
+    else if (to_dtype == BOLIDE_F8_E4M3FN)
+        convert_row(to, from, d, BOLIDE_F8_E4M3FN, BOLIDE_BF16);
     else
         convert_row(to, from, d, BOLIDE_F8_E5M2, BOLIDE_BF16);
 }

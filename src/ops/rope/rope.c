@@ -9,6 +9,7 @@
 #include <math.h>
 
 #include "core/op.h"
+#include "cuda/cuda.h"
 #include "ops/rope/rope_internal.h"
 
 #define FLOATS (BOLIDE_F16 | BOLIDE_BF16 | BOLIDE_F32)
@@ -180,6 +181,36 @@ static bolide_status rope_cpu(const bolide__call *call) {
     return BOLIDE_OK;
 }
 
+/* Elements of a load: as many as 16 bytes hold and as divide every address, stride and part. */
+static int64_t load_width(const bolide__rope_params *p) {
+    const uint64_t bytes = (uint64_t)bolide__dtype_bytes(p->dtype);
+    const uint64_t part = (uint64_t)(p->interleave ? p->rotary_dim : p->rotary_dim / 2);
+    uint64_t bits = 16 / bytes | part | (uint64_t)(p->d - p->rotary_dim);
+    for (int i = 0; i < 2; i++) {
+        const bolide__rope_side *s = &p->side[i];
+        bits |= (uintptr_t)s->in / bytes | (uintptr_t)s->out / bytes;
+        bits |= (uint64_t)(s->in_n | s->in_h | s->out_n | s->out_h);
+    }
+    return (int64_t)(bits & -bits);
+}
+
+static bolide_status rope_cuda(const bolide__call *call) {
+    bolide__rope_params p;
+    fill(call, &p);
+    const int64_t tokens = p.n >= 1024 ? 4 : 1;
+    const int64_t heads = p.side[0].h + p.side[1].h;
+    bolide__spec s = BOLIDE_SPEC("rope/rope.cu", "bolide_rope");
+    bolide__spec_add(&s, "DT", p.dtype);         /* 3 values */
+    bolide__spec_add(&s, "VEC", load_width(&p)); /* 4 values */
+    bolide__spec_add(&s, "TOKENS", tokens);      /* 2 values */
+    bolide__spec_add(&s, "INTERLEAVE", p.interleave);
+    /* Few tokens spread their heads over more blocks. */
+    const int64_t items = heads * p.d / 16;
+    const int64_t spread = p.n < 64 && items > 256 ? (items + 255) / 256 : 1;
+    const bolide__grid g = {.x = (p.n + tokens - 1) / tokens, .y = spread, .block = 256};
+    return bolide__cuda_launch(call, &s, &g, &p, sizeof p);
+}
+
 /* ---- the operators ------------------------------------------------------------------------ */
 
 #define ROPE_OP(op_name, rows, text)                                                               \
@@ -190,6 +221,7 @@ static bolide_status rope_cpu(const bolide__call *call) {
         .run = BOLIDE_ENTRY(bolide_##op_name##_args, rows),                                        \
         .check = check,                                                                            \
         .cpu = rope_cpu,                                                                           \
+        .cuda = rope_cuda,                                                                         \
     };                                                                                             \
     bolide_status bolide_##op_name(const bolide_context *ctx, const bolide_##op_name##_args *args, \
                                    bolide_stream stream) {                                         \

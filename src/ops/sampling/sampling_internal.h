@@ -13,7 +13,7 @@
 // max the row's largest. -inf and 0 have no mass and are never drawn.
 //
 // Filters keep an upper set {k(x) >= t}, all ties at t included. The threshold t is exact and found
-// by radix select on the key in steps of 12, 10 and 10 bits, without rejection:
+// by radix select on the key (select_cpu.c says how), without rejection:
 //     top-k    the largest t with count{k >= t} >= k                 (k <= 0, k >= v: all)
 //     top-p    the largest t with mass{k >= t} >= p                  (p >= 1 or NaN: all)
 //     min-p    x >= f32(min_p) * max, the product rounded to f32      (min_p <= 0 or NaN: all)
@@ -35,10 +35,9 @@
 // high), where row is that of the output and n says which draw:
 //     one draw a row        n = 0:      u = (w0 2^32 + w1) >> 11, times 2^-53
 //     speculative           n = i for the test of draft i, n = number of drafts for the emission
-//     sampling_from_logits  n = i / 4, word i % 4 for element i:  v = min((w + 1/2) 2^-32, 1 -
-//     2^-24)
-//                           in f32, noise = -log(-log1p(-v)); the sample is the lowest index of
-//                           the largest logit + noise (f32)
+//     sampling_from_logits  n = i / 4, word w = i % 4 for element i: in f32,
+//                           v = min(f32(w) 2^-32 + 2^-33, 1 - 2^-24), noise = -log(-log1p(-v));
+//                           the sample is the lowest index of the largest logit + noise
 
 #ifndef BOLIDE_OPS_SAMPLING_INTERNAL_H
 #define BOLIDE_OPS_SAMPLING_INTERNAL_H
@@ -51,7 +50,7 @@
 
 enum {
     BOLIDE__SAMPLE_TILE = 1024,
-    /* Counts have 22 bits in a packed bin of the histogram, see select_cpu.c. */
+    /* Counts have 22 bits beside the masses that are summed in one word, see select_cpu.c. */
     BOLIDE__SAMPLE_VOCAB = (1 << 22) - 1
 };
 
@@ -123,6 +122,8 @@ typedef enum bolide__topk_form {
     BOLIDE__TOPK_PAGED, /* through a page table */
     BOLIDE__TOPK_RAGGED /* plus the row's offset */
 } bolide__topk_form;
+
+enum { BOLIDE__TIE_LARGE = 2 }; /* bolide_topk_tie_break; the others take the lowest indices */
 
 /* Top-k of a window of each row. Windows are clamped to the row; slots behind the last candidate
  * get index -1 and value -inf. */

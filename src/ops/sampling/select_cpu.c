@@ -67,14 +67,28 @@ BOLIDE_INLINE int64_t tile_length(const select_row *r, int64_t begin) {
     return r->v - begin < TILE ? r->v - begin : TILE;
 }
 
+/* A tile for passes that compare every value before they use it: f32 rows are read where they lie,
+ * NaN fails each comparison, and what is used goes through capped16. */
+BOLIDE_INLINE const float *view_tile(const select_row *r, int64_t begin, int64_t n, float *x) {
+    if (r->dtype == BOLIDE_F32 && n == TILE && r->kind != ROW_RESIDUAL)
+        return (const float *)r->data + begin;
+    select_tile(r, begin, n, x);
+    return x;
+}
+
+/* Infinity becomes the largest finite number where the kind of the row says so; NaN stays. */
+BOLIDE_INLINE f32x16 capped16(const select_row *r, const float *x) {
+    return f32_min(f32_set(r->kind == ROW_SCORES ? INFINITY : FLT_MAX), f32_load(x));
+}
+
 float select_max(const select_row *r) {
-    float x[TILE];
+    float buffer[TILE];
     f32x16 best = f32_set(r->kind == ROW_PROBS ? 0.0f : -INFINITY);
     for (int64_t begin = 0; begin < r->v; begin += TILE) {
         const int64_t n = tile_length(r, begin);
-        select_tile(r, begin, n, x);
+        const float *x = view_tile(r, begin, n, buffer);
         for (int64_t i = 0; i < n; i += BOLIDE_LANES)
-            best = f32_max(f32_load(x + i), best);
+            best = f32_max(capped16(r, x + i), best);
     }
     return f32_hmax(best);
 }
@@ -211,6 +225,7 @@ static int walk(const selector *s, const key_range *k, bin_kind kind, target t, 
             return i;
         *above = sum;
     }
+    *in = (tally){0, 0};
     return -1;
 }
 
@@ -236,9 +251,9 @@ BOLIDE_INLINE int64_t gather(selector *s, const select_row *r, const key_range *
         const int64_t n = tile_length(r, begin);
         if (count + n > POOL)
             return -1;
-        select_tile(r, begin, n, s->x);
+        const float *tile = view_tile(r, begin, n, s->x);
         for (int64_t i = 0; i < n; i += BOLIDE_LANES) {
-            const f32x16 x = f32_load(s->x + i);
+            const f32x16 x = capped16(r, tile + i);
             const mask16 over = f32_gt(x, last), in = mask_and(f32_ge(x, first), mask_not(over));
             over_count += mask_count(over);
             if (kind == BIN_PACKED)
@@ -352,7 +367,7 @@ static key_range guess(selector *s, const select_row *r, bin_kind kind, target t
         const double scaled = total.mass * t.value / r->total;
         high = low - lacking < scaled ? low - lacking : scaled;
         low = low - lacking > scaled ? low - lacking : scaled;
-        slack = 0.03 * total.mass;
+        slack = 0.015 * total.mass;
     }
     uint32_t first = all.first, last = all.last;
     tally above = {0, 0};
@@ -373,8 +388,9 @@ float select_by_count(selector *s, const select_row *r, int64_t k, float floor, 
                       int64_t *ties) {
     tally over, in;
     const target t = {(double)k, false};
-    const uint32_t key =
-        find(s, r, BIN_COUNT, t, guess(s, r, BIN_COUNT, t, floor), floor, &over, &in);
+    const key_range k_range = floor > -INFINITY ? range_of(value_key(floor), KEY_PLUS_INF)
+                                                : guess(s, r, BIN_COUNT, t, floor);
+    const uint32_t key = find(s, r, BIN_COUNT, t, k_range, floor, &over, &in);
     *above = (int64_t)over.count;
     *ties = (int64_t)in.count;
     return key ? key_value(key) : floor;
@@ -430,7 +446,7 @@ float select_by_mass(selector *s, const select_row *r, int64_t k, float p, bool 
 static double tile_sum(const select_row *r, const float *x, int64_t n, float least) {
     f64x16 sum = f64_set(0.0);
     for (int64_t i = 0; i < n; i += BOLIDE_LANES) {
-        const f32x16 a = f32_load(x + i);
+        const f32x16 a = capped16(r, x + i);
         const mask16 m = f32_ge(a, f32_set(least));
         sum = f64_add(sum, f32_to_f64(f32_keep(m, mass16(r, a))));
     }
@@ -438,11 +454,11 @@ static double tile_sum(const select_row *r, const float *x, int64_t n, float lea
 }
 
 double select_sum(const select_row *r, float least, double *tile) {
-    float x[TILE];
+    float buffer[TILE];
     double sum = 0;
     for (int64_t begin = 0; begin < r->v; begin += TILE) {
         const int64_t n = tile_length(r, begin);
-        select_tile(r, begin, n, x);
+        const float *x = view_tile(r, begin, n, buffer);
         const double t = tile_sum(r, x, n, least);
         sum += t;
         if (tile)

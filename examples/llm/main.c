@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// bolide-llm: answers a prompt with a language model from a GGUF file, on the CPU.
+
+#include <bolide/bolide.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+
+#include "chat.h"
+#include "engine.h"
+
+typedef struct {
+    const char *model, *prompt, *prompt_file, *system;
+    int64_t parallel, max_tokens, threads, page_size;
+    bool exact, kv_f32, raw;
+    llm_sampler sampler;
+} options;
+
+static const char usage[] =
+    "usage: bolide-llm --model FILE.gguf [--prompt TEXT | --prompt-file FILE] [--system TEXT]\n"
+    "         [--parallel N] [--max-tokens N] [--temperature T] [--top-k K] [--top-p P]\n"
+    "         [--min-p P] [--seed N] [--threads N] [--page-size N] [--kv-dtype f16|f32]\n"
+    "         [--exact] [--raw]\n"
+    "  --parallel N  runs N copies of the request together, with seeds that follow each other\n"
+    "  --exact       f32 products and an f32 cache instead of int8 products and f16\n"
+    "  --raw         continues the text as it is, without the chat template\n";
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+// ---- arguments --------------------------------------------------------------------------------
+
+static bool number(const char *name, const char *text, double low, double high, double *out,
+                   llm_error *error) {
+    char *end;
+    *out = strtod(text, &end);
+    if (end == text || *end || !(*out >= low) || !(*out <= high))
+        return llm_fail(error, "%s: expected a number from %g to %g; got %s", name, low, high,
+                        text);
+    return true;
+}
+
+static bool integer(const char *name, const char *text, double low, double high, int64_t *out,
+                    llm_error *error) {
+    double x;
+    if (!number(name, text, low, high, &x, error))
+        return false;
+    *out = (int64_t)x;
+    return (double)*out == x || llm_fail(error, "%s: expected a whole number; got %s", name, text);
+}
+
+static bool take_option(options *o, const char *name, const char *value, llm_error *error) {
+    int64_t seed;
+    if (!strcmp(name, "--model"))
+        o->model = value;
+    else if (!strcmp(name, "--prompt"))
+        o->prompt = value;
+    else if (!strcmp(name, "--prompt-file"))
+        o->prompt_file = value;
+    else if (!strcmp(name, "--system"))
+        o->system = value;
+    else if (!strcmp(name, "--parallel"))
+        return integer(name, value, 1, 1024, &o->parallel, error);
+    else if (!strcmp(name, "--max-tokens"))
+        return integer(name, value, 1, 1 << 20, &o->max_tokens, error);
+    else if (!strcmp(name, "--threads"))
+        return integer(name, value, 0, 4096, &o->threads, error);
+    else if (!strcmp(name, "--page-size"))
+        return integer(name, value, 1, 4096, &o->page_size, error);
+    else if (!strcmp(name, "--temperature"))
+        return number(name, value, 0, 100, &o->sampler.temperature, error);
+    else if (!strcmp(name, "--top-k"))
+        return integer(name, value, 0, 1 << 30, &o->sampler.top_k, error);
+    else if (!strcmp(name, "--top-p"))
+        return number(name, value, 0, 1, &o->sampler.top_p, error);
+    else if (!strcmp(name, "--min-p"))
+        return number(name, value, 0, 1, &o->sampler.min_p, error);
+    else if (!strcmp(name, "--seed") && integer(name, value, 0, 9e15, &seed, error))
+        o->sampler.seed = (uint64_t)seed;
+    else if (!strcmp(name, "--kv-dtype") && (!strcmp(value, "f16") || !strcmp(value, "f32")))
+        o->kv_f32 = !strcmp(value, "f32");
+    else if (!strcmp(name, "--kv-dtype"))
+        return llm_fail(error, "--kv-dtype: expected f16 or f32; got %s", value);
+    else
+        return !strcmp(name, "--seed") ? false : llm_fail(error, "%s: no such option", name);
+    return true;
+}
+
+static bool take_options(options *o, int argc, char **argv, llm_error *error) {
+    for (int i = 1; i < argc; i++) {
+        if (!strcmp(argv[i], "--exact")) {
+            o->exact = true;
+        } else if (!strcmp(argv[i], "--raw")) {
+            o->raw = true;
+        } else if (i + 1 == argc) {
+            return llm_fail(error, "%s: expected a value behind it", argv[i]);
+        } else {
+            if (!take_option(o, argv[i], argv[i + 1], error))
+                return false;
+            i++;
+        }
+    }
+    return o->model || llm_fail(error, "--model: expected a GGUF file; got none");
+}
+
+static bool read_prompt(const options *o, text_list *out, llm_error *error) {
+    if (!o->prompt_file)
+        return text_list_add(out, o->prompt, strlen(o->prompt), error);
+    FILE *f = fopen(o->prompt_file, "rb");
+    if (!f)
+        return llm_fail(error, "%s: cannot be opened", o->prompt_file);
+    char buffer[4096];
+    bool ok = true;
+    for (size_t n; ok && (n = fread(buffer, 1, sizeof buffer, f)) > 0;)
+        ok = text_list_add(out, buffer, n, error);
+    ok = ok && (!ferror(f) || llm_fail(error, "%s: cannot be read", o->prompt_file));
+    fclose(f);
+    return ok;
+}
+
+// ---- generation -------------------------------------------------------------------------------
+
+typedef struct {
+    const tokenizer *tokenizer;
+    text_stream *stream; // of each request
+    text_list *answer;   // of each request
+    bool live;           // one request: print as it comes
+    int64_t drawn;
+    double first; // when the first token came
+    llm_error error;
+} session;
+
+static bool on_token(void *arg, int64_t request, int32_t token) {
+    session *s = arg;
+    if (s->drawn++ == 0)
+        s->first = now();
+    if (chat_ends(s->tokenizer, token))
+        return false;
+    text_list *answer = &s->answer[request];
+    const size_t before = answer->count;
+    if (!text_stream_put(&s->stream[request], tokenizer_piece(s->tokenizer, token), answer,
+                         &s->error))
+        return false;
+    if (s->live) {
+        fwrite(answer->bytes + before, 1, answer->count - before, stdout);
+        fflush(stdout);
+    }
+    return true;
+}
+
+// The system message with what the template puts around it: what all requests begin with.
+static bool share_system(llm_engine *e, const tokenizer *t, const options *o, llm_error *error) {
+    const char *text = o->system ? o->system : chat_default_system;
+    const chat_message message = {"system", text, strlen(text)};
+    token_list ids = {0};
+    const bool ok = o->raw || (chat_encode(t, &message, 1, false, &ids, NULL, error) &&
+                               llm_engine_share(e, ids.ids, ids.count, error));
+    token_list_free(&ids);
+    return ok;
+}
+
+static bool encode(const options *o, const tokenizer *t, const text_list *prompt, token_list *ids,
+                   llm_error *error) {
+    size_t replaced = 0;
+    if (o->raw)
+        return tokenizer_encode(t, prompt->bytes, prompt->count, ids, &replaced, error);
+    const chat_message messages[] = {
+        {"system", o->system, o->system ? strlen(o->system) : 0},
+        {"user", prompt->bytes, prompt->count},
+    };
+    const int first = o->system ? 0 : 1;
+    const bool ok =
+        chat_encode(t, messages + first, (size_t)(2 - first), true, ids, &replaced, error);
+    if (replaced > 0)
+        fprintf(stderr, "bolide-llm: %zu ill-formed pieces of UTF-8 were read as U+FFFD\n",
+                replaced);
+    return ok;
+}
+
+static void report(const options *o, const session *s, size_t prompt_tokens, double begin,
+                   double end) {
+    struct rusage r;
+    getrusage(RUSAGE_SELF, &r);
+    const double reading = s->first - begin, writing = end - s->first;
+    const int64_t written = s->drawn - o->parallel;
+    fprintf(stderr,
+            "prompt %zu tokens, %.1f tokens/s; generated %lld tokens, %.1f tokens/s; peak "
+            "memory %.0f MB\n",
+            prompt_tokens * (size_t)o->parallel,
+            (double)prompt_tokens * (double)o->parallel / reading, (long long)s->drawn,
+            writing > 0 && written > 0 ? (double)written / writing : 0.0,
+            (double)r.ru_maxrss / 1024);
+}
+
+static bool generate(const options *o, llm_engine *e, session *s, const token_list *ids,
+                     llm_error *error) {
+    for (int64_t i = 0; i < o->parallel; i++) {
+        llm_sampler sampler = o->sampler;
+        sampler.seed += (uint64_t)i;
+        const int64_t request =
+            llm_engine_add(e, ids->ids, ids->count, o->max_tokens, &sampler, error);
+        if (request < 0)
+            return false;
+    }
+    const double begin = now();
+    for (bool busy = true; busy;) {
+        if (!llm_engine_step(e, on_token, s, &busy, error))
+            return false;
+    }
+    const double end = now();
+    for (int64_t i = 0; i < o->parallel; i++) {
+        text_list *answer = &s->answer[i + (o->raw ? 0 : 1)];
+        if (o->parallel > 1)
+            printf("[%lld] %.*s\n", (long long)i, (int)answer->count, answer->bytes);
+    }
+    if (s->live)
+        putchar('\n');
+    fflush(stdout);
+    report(o, s, ids->count, begin, end);
+    return true;
+}
+
+static bool answer(const options *o, const llm_model *model, const tokenizer *t,
+                   const text_list *prompt, llm_error *error) {
+    token_list ids = {0};
+    session s = {.tokenizer = t, .live = o->parallel == 1};
+    const size_t slots = (size_t)o->parallel + 1; // the shared beginning takes a number, too
+    s.stream = calloc(slots, sizeof *s.stream);
+    s.answer = calloc(slots, sizeof *s.answer);
+    bool ok = (s.stream && s.answer) || llm_fail(error, "no memory for %zu answers", slots);
+    ok = ok && encode(o, t, prompt, &ids, error);
+    const llm_settings settings = {
+        .page_size = o->page_size,
+        .max_tokens = ((int64_t)ids.count + o->max_tokens) * o->parallel,
+        .max_requests = o->parallel,
+        .threads = o->threads,
+        .exact = o->exact,
+        .kv_f32 = o->kv_f32,
+    };
+    llm_engine *e = ok ? llm_engine_create(model, &settings, error) : NULL;
+    ok = e && share_system(e, t, o, error) && generate(o, e, &s, &ids, error);
+    llm_engine_destroy(e);
+    for (size_t i = 0; s.answer && i < slots; i++)
+        text_list_free(&s.answer[i]);
+    free(s.answer);
+    free(s.stream);
+    token_list_free(&ids);
+    return ok;
+}
+
+static bool run(const options *o, llm_error *error) {
+    llm_model model;
+    text_list prompt = {0};
+    fprintf(stderr, "bolide-llm: loading %s\n", o->model);
+    if (!llm_model_open(&model, o->model, error))
+        return false;
+    tokenizer *t = tokenizer_create(&model.file, error);
+    const bool ok = t && read_prompt(o, &prompt, error) && answer(o, &model, t, &prompt, error);
+    text_list_free(&prompt);
+    tokenizer_destroy(t);
+    llm_model_close(&model);
+    return ok;
+}
+
+int main(int argc, char **argv) {
+    options o = {.prompt = "What is a bolide?",
+                 .parallel = 1,
+                 .max_tokens = 256,
+                 .page_size = 16,
+                 .sampler = {.top_p = 1}};
+    llm_error error = {""};
+    if (argc == 2 && !strcmp(argv[1], "--help")) {
+        fputs(usage, stdout);
+        return 0;
+    }
+    if (!take_options(&o, argc, argv, &error) || !run(&o, &error)) {
+        fprintf(stderr, "bolide-llm: %s\n", error.text);
+        return 1;
+    }
+    return 0;
+}

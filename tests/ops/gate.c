@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Makes the calls of all cases on one dry context a target and compiles what they noted; what is in
+// the cache with the same hash is not compiled again. On sm_90a, where kernels are tuned, spills,
+// local arrays and serialised wgmma are failures; elsewhere they are told at the end.
+
+#include "gate.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cuda/compile.h"
+#include "cuda/nvrtc.h"
+#include "driver.h"
+
+enum { MAX_TARGETS = 16 };
+
+typedef struct gate {
+    bolide_context *ctx[MAX_TARGETS];
+    int count;
+    int64_t passed, failed, skipped;
+    int64_t compiled, spilling;
+    double seconds;
+} gate;
+
+static const char all_targets[] = "sm_75,sm_80,sm_86,sm_89,sm_90a,sm_100a,sm_103a,sm_120a";
+
+static int knows(const bolide__nvrtc *nvrtc, const char *target) {
+    bolide__target t;
+    if (!bolide__target_parse(target, &t))
+        return 0;
+    for (int i = 0; i < nvrtc->arch_count; i++) {
+        if (nvrtc->archs[i] == t.arch)
+            return 1;
+    }
+    return 0;
+}
+
+static int open_targets(gate *g, const bolide__nvrtc *nvrtc, const char *targets) {
+    for (const char *at = targets; *at;) {
+        char name[32];
+        const int n = (int)strcspn(at, ",");
+        (void)snprintf(name, sizeof name, "%.*s", n, at);
+        at += n + (at[n] == ',');
+        if (!knows(nvrtc, name)) {
+            printf("skipped: %s: nvrtc %d.%d does not know it\n", name, nvrtc->major, nvrtc->minor);
+            g->skipped++;
+        } else if (g->count == MAX_TARGETS ||
+                   bolide__cuda_context_dry(name, &g->ctx[g->count]) != BOLIDE_OK) {
+            printf("FAILED: %s: %s\n", name, bolide_last_error()->message);
+            return -1;
+        } else {
+            g->count++;
+        }
+    }
+    return 0;
+}
+
+/* What the operator refuses, for the target or on purpose, needs no kernel. */
+static void note(void *user, const problem *p) {
+    gate *g = user;
+    driver_report report;
+    driver_note(g->ctx, g->count, p, &report);
+    if (report.verdict == DRIVER_FAIL) {
+        printf("FAILED: %s: %s\n", report.problem, report.text);
+        g->failed++;
+    }
+}
+
+static void judge(void *user, const bolide__compile_report *r) {
+    gate *g = user;
+    const bolide__resources *u = &r->resources;
+    const int untidy = u->spill_bytes > 0 || u->stack_bytes > 0 || u->serialized;
+    g->compiled += r->status == BOLIDE_OK && r->origin == BOLIDE__COMPILED;
+    g->seconds += r->seconds;
+    if (r->status != BOLIDE_OK) {
+        printf("FAILED: %s: %s: %s\n", r->target, r->entry, r->message);
+        g->failed++;
+    } else if (untidy && strcmp(r->target, "sm_90a") == 0) {
+        printf("FAILED: %s: %s: %d bytes of stack, %d bytes spilled%s\n", r->target, r->spec,
+               u->stack_bytes, u->spill_bytes, u->serialized ? ", wgmma serialised" : "");
+        g->failed++;
+    } else {
+        if (untidy)
+            printf("noted: %s: %s: %d bytes of stack, %d bytes spilled\n", r->target, r->spec,
+                   u->stack_bytes, u->spill_bytes);
+        g->spilling += untidy;
+        g->passed++;
+    }
+    (void)fflush(stdout);
+}
+
+int gate_run(const char *targets, int full, const char *filter) {
+    gate g = {0};
+    const bolide__nvrtc *nvrtc = bolide__nvrtc_try();
+    if (!nvrtc) {
+        printf("skipped: there is no NVRTC; see `bolide doctor`\n0 passed, 0 failed, 1 skipped\n");
+        return 0;
+    }
+    printf("nvrtc %d.%d at %s\n", nvrtc->major, nvrtc->minor, nvrtc->path);
+    if (open_targets(&g, nvrtc, strcmp(targets, "all") == 0 ? all_targets : targets))
+        return 2;
+    op_test_each(filter, note, &g);
+    for (int i = 0; i < g.count; i++) {
+        if (!full)
+            bolide__cuda_keep_one_each(g.ctx[i]);
+        /* Failures are counted one by one in judge. */
+        (void)!bolide__cuda_compile_noted(g.ctx[i], 0, judge, &g);
+        bolide_context_destroy(g.ctx[i]);
+    }
+    printf("%lld kernels compiled in %.0f s of thread time, %lld as they were, %lld that spill\n",
+           (long long)g.compiled, g.seconds, (long long)(g.passed - g.compiled),
+           (long long)g.spilling);
+    printf("%lld passed, %lld failed, %lld skipped\n", (long long)g.passed, (long long)g.failed,
+           (long long)g.skipped);
+    return g.failed > 0;
+}

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Times one problem: many instances of it, together four times as large as the last cache, called
+// in turn, so that no call finds its data in a cache.
+
+#ifndef BOLIDE_TOOLS_BENCH_H
+#define BOLIDE_TOOLS_BENCH_H
+
+#include "driver.h"
+#include "roofline.h"
+
+typedef struct bench_result {
+    double us;      /* median of the samples */
+    double us_min;  /* the fastest */
+    double spread;  /* from the 10th to the 90th percentile, relative to the median */
+    double bytes;   /* that a call has to move */
+    double flops;   /* that a call has to do; 0: unknown */
+    int64_t calls;  /* that were timed */
+    int32_t copies; /* instances of the problem in turn */
+} bench_result;
+
+typedef struct bench_options {
+    const bolide_context *ctx;
+    double seconds; /* to spend on the samples */
+    int64_t cache;  /* bytes of the last cache */
+} bench_options;
+
+/* 0, or -1 with a sentence in error (DRIVER_ERROR bytes). */
+int bench_run(const problem *p, const bench_options *options, bench_result *result, char *error);
+
+/* The ceiling that binds: its name, and its time for the call in microseconds. */
+const char *bench_ceiling(const bench_result *result, const roofline *r, double *us);
+
+#endif

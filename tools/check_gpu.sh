@@ -1,0 +1,46 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# Every operator test on the GPU, then a part of them under compute-sanitizer, which is slow: SHARD
+# of the tests, 0/16 unless given, at each of its tools. Ends with a line of counts.
+
+set -u
+cd "$(dirname "$0")/.." || exit 1
+tests=build/tests/bolide_op_tests
+log=$(mktemp) || exit 1
+trap 'rm -f "$log"' EXIT
+passed=0 failed=0 skipped=0
+
+# count NAME COMMAND...: runs a test program and adds its counts.
+count() {
+    name=$1
+    shift
+    echo "== $name"
+    { "$@" && echo 0 >"$log.status" || echo $? >"$log.status"; } 2>&1 | tee "$log"
+    counts=$(grep -oE '[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped' "$log" | tail -n 1)
+    status=$(cat "$log.status")
+    rm -f "$log.status"
+    # shellcheck disable=SC2086 # six words
+    set -- $counts
+    passed=$((passed + ${1:-0}))
+    failed=$((failed + ${3:-0}))
+    skipped=$((skipped + ${5:-0}))
+    if [ "$status" != 0 ] && [ "${3:-0}" = 0 ]; then
+        echo "FAILED: $name ended with $status"
+        failed=$((failed + 1))
+    fi
+}
+
+count "operators on the GPU" "$tests" --backend cuda
+sanitizer=$(command -v compute-sanitizer || echo "${CUDA_HOME:-/usr/local/cuda}/bin/compute-sanitizer")
+if [ -x "$sanitizer" ]; then
+    for tool in memcheck racecheck synccheck initcheck; do
+        count "$tool" "$sanitizer" --tool "$tool" --error-exitcode 3 "$tests" --backend cuda \
+            --shard "${SHARD:-0/16}"
+    done
+else
+    echo "skipped: compute-sanitizer is not installed"
+    skipped=$((skipped + 1))
+fi
+echo "$passed passed, $failed failed, $skipped skipped"
+[ "$failed" = 0 ]

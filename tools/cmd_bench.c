@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// `bolide bench PROBLEM...`: measures the ceilings of the machine, then each problem; a line each,
+// or with --json an object each, as kept in bench/results.
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "bench.h"
+#include "command.h"
+#include "json.h"
+#include "machine.h"
+
+typedef struct bencher {
+    const command *c;
+    bench_options options;
+    roofline roofline;
+    char device[128];
+    char commit[48];
+    int failed;
+} bencher;
+
+static void print_json(const bencher *b, const char *text, const bench_result *r) {
+    char date[16];
+    const time_t now = time(NULL);
+    struct tm day;
+    double ceiling_us;
+    const char *ceiling = bench_ceiling(r, &b->roofline, &ceiling_us);
+    (void)strftime(date, sizeof date, "%Y-%m-%d", gmtime_r(&now, &day));
+    json j = {.file = stdout};
+    json_open(&j, NULL, '{');
+    json_string(&j, "problem", text);
+    json_string(&j, "device", b->device);
+    json_string(&j, "isa",
+                b->c->device == BOLIDE_CUDA ? "cuda" : bolide__isa_name(bolide__cpu_isa()));
+    json_int(&j, "threads", b->c->device == BOLIDE_CUDA ? 1 : bolide__cpu_threads(b->options.ctx));
+    json_string(&j, "date", date);
+    json_string(&j, "commit", b->commit);
+    json_double(&j, "us", r->us, 6);
+    json_double(&j, "us_min", r->us_min, 6);
+    json_double(&j, "spread", r->spread, 3);
+    json_double(&j, "bytes", r->bytes, 15);
+    json_double(&j, "flops", r->flops, 15);
+    json_string(&j, "ceiling", ceiling);
+    json_double(&j, "share", ceiling_us / r->us, 4);
+    json_close(&j, '}');
+    json_end(&j);
+}
+
+static int bench_problem(void *user, const problem *p) {
+    bencher *b = user;
+    char error[DRIVER_ERROR], text[PROBLEM_TEXT];
+    bench_result r;
+    problem_format(p, text, sizeof text);
+    if (bench_run(p, &b->options, &r, error)) {
+        (void)fprintf(stderr, "bolide bench: %s: %s\n", text, error);
+        b->failed = 1;
+        return 0;
+    }
+    if (b->c->json) {
+        print_json(b, text, &r);
+    } else {
+        double ceiling_us;
+        const char *ceiling = bench_ceiling(&r, &b->roofline, &ceiling_us);
+        printf("%12.3f us  min %12.3f  spread %5.1f %%  %8.2f GB/s %9.2f GFLOP/s  %5.1f %% of %-4s"
+               "  %s\n",
+               r.us, r.us_min, 100 * r.spread, 1e-3 * r.bytes / r.us, 1e-3 * r.flops / r.us,
+               100 * ceiling_us / r.us, ceiling, text);
+    }
+    (void)fflush(stdout);
+    return 0;
+}
+
+static int measure_ceilings(bencher *b) {
+    if (b->c->device == BOLIDE_CUDA)
+        return machine_cuda_ceilings(b->options.ctx, &b->options.cache, &b->roofline);
+    b->options.cache = roofline_cache();
+    return roofline_cpu(b->options.ctx, &b->roofline);
+}
+
+static int bench_all(bencher *b) {
+    if (measure_ceilings(b)) {
+        (void)fprintf(stderr, "bolide bench: the ceilings could not be measured: %s\n",
+                      bolide_last_error()->message);
+        return 1;
+    }
+    machine_name(b->options.ctx, b->device, sizeof b->device);
+    machine_commit(b->commit, sizeof b->commit);
+    if (!b->c->json)
+        printf("%s, %s, %d threads: read %.1f GB/s, multiply-add %.1f GFLOP/s\n", b->device,
+               b->c->device == BOLIDE_CUDA ? "cuda" : bolide__isa_name(bolide__cpu_isa()),
+               b->c->device == BOLIDE_CUDA ? 1 : bolide__cpu_threads(b->options.ctx),
+               1e-9 * b->roofline.read_bytes, 1e-9 * b->roofline.flops);
+    return command_problems(b->c, bench_problem, b) ? 2 : b->failed;
+}
+
+int command_bench(int argc, char **argv) {
+    command c;
+    if (command_read(&c, "bench",
+                     OPTION_JSON | OPTION_BACKEND | OPTION_ISA | OPTION_THREADS | OPTION_SECONDS,
+                     argc, argv) ||
+        command_isa(&c))
+        return 2;
+    bolide_context *ctx = NULL;
+    if (bolide_context_create(c.device, 0, &ctx) != BOLIDE_OK ||
+        (c.threads && bolide_context_set(ctx, BOLIDE_THREADS, c.threads) != BOLIDE_OK)) {
+        (void)fprintf(stderr, "bolide bench: %s\n", bolide_last_error()->message);
+        bolide_context_destroy(ctx);
+        return 1;
+    }
+    bencher b = {.c = &c, .options = {.ctx = ctx, .seconds = c.seconds}};
+    const int result = bench_all(&b);
+    bolide_context_destroy(ctx);
+    return result;
+}

