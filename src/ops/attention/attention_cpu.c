@@ -11,6 +11,7 @@
 
 #include <math.h>
 
+#include "ops/attention/attention_load.h"
 #include "ops/attention/attention_mask.h"
 #include "ops/attention/attention_tile.h"
 
@@ -78,81 +79,7 @@ static float scale_value(const bolide__attention_scale *s, int64_t head) {
     return s->tensor ? s->tensor[head * s->step] : (float)s->number;
 }
 
-/* Any dtype as f32; n elements, the rest of the last 16 are 0. */
-static void widen(const void *from, int64_t dtype, int64_t n, float *to) {
-    for (int64_t i = 0; i < n; i += 16) {
-        const void *p = dtype_at(from, dtype, i);
-        f32x16 x;
-        switch (dtype) {
-        case BOLIDE_F16:
-            x = load16_n(p, BOLIDE_F16, n - i);
-            break;
-        case BOLIDE_BF16:
-            x = load16_n(p, BOLIDE_BF16, n - i);
-            break;
-        case BOLIDE_F8_E4M3FN:
-            x = load16_n(p, BOLIDE_F8_E4M3FN, n - i);
-            break;
-        case BOLIDE_F8_E5M2:
-            x = load16_n(p, BOLIDE_F8_E5M2, n - i);
-            break;
-        default:
-            x = load16_n(p, BOLIDE_F32, n - i);
-            break;
-        }
-        f32_store(to + i, x);
-    }
-}
-
-static void narrow(const float *from, void *to, int64_t dtype, int64_t n) {
-    for (int64_t i = 0; i < n; i += 16) {
-        void *p = dtype_at_mut(to, dtype, i);
-        const f32x16 x = f32_load_n(from + i, n - i);
-        switch (dtype) {
-        case BOLIDE_F16:
-            store16_n(p, BOLIDE_F16, x, n - i);
-            break;
-        case BOLIDE_BF16:
-            store16_n(p, BOLIDE_BF16, x, n - i);
-            break;
-        case BOLIDE_F8_E4M3FN:
-            store16_n(p, BOLIDE_F8_E4M3FN, x, n - i);
-            break;
-        case BOLIDE_F8_E5M2:
-            store16_n(p, BOLIDE_F8_E5M2, x, n - i);
-            break;
-        default:
-            store16_n(p, BOLIDE_F32, x, n - i);
-            break;
-        }
-    }
-}
-
 /* ---- rotary embedding --------------------------------------------------------------------- */
-
-/* Cosines and sines of all frequencies at a position; the angle is a double until reduced. */
-static void rope_angles(const bolide__attention_params *p, int64_t position, float *cosine,
-                        float *sine) {
-    const int64_t half = p->d_qk / 2;
-    for (int64_t i = 0; i < half; i += 16) {
-        f32x16 s, c;
-        const f64x16 f = f64_load_n(p->rope_frequency + i, half - i);
-        f64_sincos(f64_mul(f64_set((double)position), f), &s, &c);
-        f32_store(cosine + i, c);
-        f32_store(sine + i, s);
-    }
-}
-
-/* In place: pairs (i, i + half). */
-static void rotate(float *x, int64_t d, const float *cosine, const float *sine) {
-    const int64_t half = d / 2;
-    for (int64_t i = 0; i < half; i += 16) {
-        const f32x16 a = f32_load_n(x + i, half - i), b = f32_load_n(x + half + i, half - i);
-        const f32x16 c = f32_load(cosine + i), s = f32_load(sine + i);
-        f32_store_n(x + i, f32_sub(f32_mul(a, c), f32_mul(b, s)), half - i);
-        f32_store_n(x + half + i, f32_add(f32_mul(b, c), f32_mul(a, s)), half - i);
-    }
-}
 
 /* Rotates the block's keys into scratch and points there. */
 static void rotate_keys(unit *u) {
@@ -184,24 +111,34 @@ static float query_scale(const bolide__attention_params *p, int64_t q_head, int6
     return (float)(p->soft_cap > 0 ? s / p->soft_cap : s * 1.4426950408889634);
 }
 
-static void load_queries(unit *u, int64_t i) {
+/* One query in f32, turned to its position and scaled. */
+static void load_query(unit *u, int64_t i, int64_t r, float *q) {
     const bolide__attention_params *p = u->p;
+    const int64_t token = row_token(u, r), head = row_head(u, i, r);
+    const int64_t at = (u->place.request->q_start + token) * p->q_n + head * p->q_h;
+    widen(dtype_at(p->q, p->q_dtype, at), p->q_dtype, p->d_qk, q);
+    if (p->flags & BOLIDE__ATTN_ROPE) {
+        if (r == 0 || row_token(u, r - 1) != token)
+            rope_angles(p, u->place.shift + token, u->cosine, u->sine);
+        rotate(q, p->d_qk, u->cosine, u->sine);
+    }
+    const f32x16 scale = f32_set(query_scale(p, head, u->head + i));
+    for (int64_t c = 0; c < u->dq; c += 16)
+        f32_store(q + c, f32_mul(f32_load(q + c), scale));
+}
+
+/* The queries of a head: row by row to be read in place, by strips for tiles. */
+static void load_queries(unit *u, int64_t i) {
     const int64_t rows = u->place.rows;
-    int64_t angles_of = -1;
-    for (int64_t r = 0; r < rows; r++) {
-        const int64_t token = row_token(u, r), head = row_head(u, i, r);
-        float *q = u->q + (i * rows + r) * u->dq;
-        const int64_t at = (u->place.request->q_start + token) * p->q_n + head * p->q_h;
-        widen(dtype_at(p->q, p->q_dtype, at), p->q_dtype, p->d_qk, q);
-        if (p->flags & BOLIDE__ATTN_ROPE) {
-            if (angles_of != token)
-                rope_angles(p, u->place.shift + token, u->cosine, u->sine);
-            angles_of = token;
-            rotate(q, p->d_qk, u->cosine, u->sine);
-        }
-        const f32x16 scale = f32_set(query_scale(p, head, u->head + i));
-        for (int64_t c = 0; c < u->dq; c += 16)
-            f32_store(q + c, f32_mul(f32_load(q + c), scale));
+    float *q = u->q + i * rows * u->dq;
+    for (int64_t r = 0; r < rows;) {
+        const int n = u->dot ? 1 : strip_rows(rows - r);
+        float *to = u->dot ? q + r * u->dq : u->keys;
+        for (int m = 0; m < n; m++)
+            load_query(u, i, r + m, to + m * u->dq);
+        if (!u->dot)
+            pack_queries(n, to, u->dq, u->p->d_qk, q + r * u->p->d_qk);
+        r += n;
     }
     for (int64_t c = 0; c < rows * u->dv; c += 16)
         f32_store(u->o + i * rows * u->dv + c, f32_zero());
@@ -286,17 +223,21 @@ static void next_head(unit *u, int64_t k_step, int64_t v_step) {
     }
 }
 
-/* Keys [*first, *end) hold every key that rows [r, r + rows) see. */
-static void strip_range(const unit *u, int64_t r, int64_t rows, int *first, int *end) {
-    *first = 0;
-    *end = u->n;
-    if (u->view == VIEW_OPEN)
-        return;
-    uint64_t any = 0;
-    for (int64_t i = 0; i < rows; i++)
-        any |= u->visible[r + i];
-    *first = any ? __builtin_ctzll(any) : 0;
-    *end = any ? 64 - __builtin_clzll(any) : 0;
+/* Cuts the tile into strips and says which keys of the block each of them needs. */
+static int make_strips(const unit *u, strip *strips) {
+    int count = 0;
+    for (int64_t r = 0; r < u->place.rows; count++) {
+        const int rows = strip_rows(u->place.rows - r);
+        uint64_t any = u->view == VIEW_OPEN ? low_bits(u->n) : 0;
+        for (int64_t i = 0; u->view != VIEW_OPEN && i < rows; i++)
+            any |= u->visible[r + i];
+        strips[count] = (strip){.row = (int)r,
+                                .rows = rows,
+                                .first = any ? __builtin_ctzll(any) : 0,
+                                .end = any ? 64 - __builtin_clzll(any) : 0};
+        r += rows;
+    }
+    return count;
 }
 
 static void block_scores(unit *u, int64_t i) {
@@ -314,14 +255,9 @@ static void block_scores(unit *u, int64_t i) {
                        &u->ahead_k);
     } else {
         key_packer(dtype)(u->k, u->n, p->d_qk, u->keys);
-        for (int64_t r = 0; r < rows;) {
-            const int strip = strip_rows(rows - r);
-            int first, end;
-            strip_range(u, r, strip, &first, &end);
-            tile_scores(strip, q + r * u->dq, u->dq, u->keys, first, end, p->d_qk,
-                        u->scores + r * BLOCK);
-            r += strip;
-        }
+        strip strips[TILE_ROWS_MAX];
+        const int count = make_strips(u, strips);
+        tile_scores(strips, count, u->q + i * rows * u->dq, u->keys, u->n, p->d_qk, u->scores);
     }
     if (p->flags & BOLIDE__ATTN_ROPE)
         memcpy(u->k, k, sizeof k);
@@ -351,22 +287,29 @@ BOLIDE_INLINE f32x16 finish_logits(const unit *u, f32x16 x, float slope, int64_t
     return f32_select(seen, x, f32_set(-INFINITY));
 }
 
-/* Turns a row's scores into weights; gives what the row's sums so far are to be multiplied by. */
-static float soften_row(unit *u, int64_t i, int64_t r) {
+/* Turns a row's scores into weights; gives what the row's sums so far are to be multiplied by.
+ * plain says that the whole block is visible and scores are logits already. */
+BOLIDE_INLINE float soften(unit *u, int64_t i, int64_t r, bool plain) {
     const bolide__attention_params *p = u->p;
     const int64_t rows = u->place.rows;
     float *scores = u->scores + r * BLOCK, *m = &u->m[i * rows + r], *l = &u->l[i * rows + r];
     const uint64_t bits = u->view == VIEW_OPEN ? low_bits(u->n) : u->visible[r];
-    const float slope = p->flags & BOLIDE__ATTN_ALIBI ? alibi_slope(row_head(u, i, r), p->h_q) : 0;
+    const float slope =
+        !plain && p->flags & BOLIDE__ATTN_ALIBI ? alibi_slope(row_head(u, i, r), p->h_q) : 0;
     const int64_t distance = u->key - (u->place.shift + row_token(u, r));
-    f32x16 x[4], top = f32_set(*m);
+    f32x16 x[4];
     BOLIDE_UNROLL
     for (int c = 0; c < 4; c++) {
-        const mask16 seen = mask_of_bits((uint32_t)(bits >> (16 * c)) & 0xFFFFu);
-        x[c] = finish_logits(u, f32_load(scores + 16 * c), slope, distance + 16 * c, seen);
-        top = f32_max(x[c], top);
+        x[c] = f32_load(scores + 16 * c);
+        if (!plain) {
+            const mask16 seen = mask_of_bits((uint32_t)(bits >> (16 * c)) & 0xFFFFu);
+            x[c] = finish_logits(u, x[c], slope, distance + 16 * c, seen);
+        }
     }
-    const float new_m = f32_hmax_tree(top);
+    const f32x16 old = f32_set(*m);
+    const f32x16 top = f32_max(f32_max(x[0], old), f32_max(x[1], old));
+    const f32x16 top2 = f32_max(f32_max(x[2], old), f32_max(x[3], old));
+    const float new_m = f32_hmax_tree(f32_max(top, top2));
     const f32x16 base = f32_set(new_m == -INFINITY ? 0 : new_m);
     BOLIDE_UNROLL
     for (int c = 0; c < 4; c++) {
@@ -374,10 +317,23 @@ static float soften_row(unit *u, int64_t i, int64_t r) {
         f32_store(scores + 16 * c, x[c]);
     }
     const float sum = f32_sum(f32_add(f32_add(x[0], x[1]), f32_add(x[2], x[3])));
-    const float alpha = new_m == *m ? 1 : f32_lane(f32_exp2_neg(f32_sub(f32_set(*m), base)), 0);
+    const float alpha = new_m == *m ? 1 : f32_lane(f32_exp2_neg(f32_sub(old, base)), 0);
     *l = *l * alpha + sum;
     *m = new_m;
     return alpha;
+}
+
+static void soften_rows(unit *u, int64_t i, float *alpha) {
+    const bolide__attention_params *p = u->p;
+    const int64_t rows = u->place.rows;
+    if (u->view == VIEW_OPEN && u->n == BLOCK && p->soft_cap == 0 &&
+        !(p->flags & BOLIDE__ATTN_ALIBI)) {
+        for (int64_t r = 0; r < rows; r++)
+            alpha[r] = soften(u, i, r, true);
+        return;
+    }
+    for (int64_t r = 0; r < rows; r++)
+        alpha[r] = soften(u, i, r, false);
 }
 
 /* Whether an infinity or NaN stands among the block's values. */
@@ -429,14 +385,9 @@ static void block_values(unit *u, int64_t i, const float *alpha) {
         return;
     }
     value_packer(p->kv_dtype)(u->v, u->n, p->d_vo, u->values);
-    for (int64_t r = 0; r < rows;) {
-        const int strip = strip_rows(rows - r);
-        int first, end;
-        strip_range(u, r, strip, &first, &end);
-        tile_values(strip, u->scores + r * BLOCK, alpha + r, u->values, first, end, p->d_vo,
-                    o + r * u->dv, u->dv);
-        r += strip;
-    }
+    strip strips[TILE_ROWS_MAX];
+    const int count = make_strips(u, strips);
+    tile_values(strips, count, u->scores, alpha, u->values, p->d_vo, o, u->dv);
 }
 
 static void run_block(unit *u) {
@@ -456,8 +407,7 @@ static void run_block(unit *u) {
             next_head(u, p->k_h * bytes, p->v_h * bytes);
         look_ahead(u, i, p->k_h * bytes, p->v_h * bytes);
         block_scores(u, i);
-        for (int64_t r = 0; r < u->place.rows; r++)
-            alpha[r] = soften_row(u, i, r);
+        soften_rows(u, i, alpha);
         block_values(u, i, alpha);
     }
 }

@@ -19,7 +19,7 @@
 
 enum {
     BOLIDE__ATTN_HEAD_DIM = 576, /* largest head size */
-    BOLIDE__ATTN_TILE_ROWS = 128 /* largest tile of the CPU kernel */
+    BOLIDE__ATTN_TILE_ROWS = 256 /* largest tile of the CPU kernel */
 };
 
 /* Bits of bolide__attention_params.flags. */

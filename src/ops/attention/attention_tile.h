@@ -92,9 +92,9 @@ static pack_fn *value_packer(int64_t dtype) {
 
 /* ---- micro-kernels ------------------------------------------------------------------------ */
 
-/* scores[m * BLOCK + 16 i + lane] = q[m] . key, for the panels at `panels`. */
-BOLIDE_INLINE void strip_scores(int rows, int panels, const float *q, int64_t q_stride,
-                                const float *panel, int64_t d, float *scores) {
+/* scores[m * BLOCK + 16 i + lane] = q[m] . key, for the panels at `panel`; q is [d][rows]. */
+BOLIDE_INLINE void strip_scores(int rows, int panels, const float *q, const float *panel, int64_t d,
+                                float *scores) {
     f32x16 sum[STRIP_ROWS * STRIP_PANELS];
     BOLIDE_UNROLL
     for (int i = 0; i < rows * panels; i++)
@@ -106,7 +106,7 @@ BOLIDE_INLINE void strip_scores(int rows, int panels, const float *q, int64_t q_
             b[i] = f32_load(panel + (i * d + c) * 16);
         BOLIDE_UNROLL
         for (int m = 0; m < rows; m++) {
-            const f32x16 a = f32_set(q[m * q_stride + c]);
+            const f32x16 a = f32_set(q[c * rows + m]);
             BOLIDE_UNROLL
             for (int i = 0; i < panels; i++)
                 sum[m * panels + i] = f32_fma(a, b[i], sum[m * panels + i]);
@@ -154,6 +154,12 @@ BOLIDE_INLINE void strip_values(int rows, int panels, const float *weights, cons
 
 /* ---- strips ------------------------------------------------------------------------------- */
 
+/* A strip of a tile: its rows, and the keys [first, end) that hold all it sees. */
+typedef struct strip {
+    int row, rows;
+    int first, end;
+} strip;
+
 /* Rows of the next strip when `left` rows are left: the full strip, else the largest of 1, 2, 4, 8
  * that fits. */
 BOLIDE_INLINE int strip_rows(int64_t left) {
@@ -162,73 +168,99 @@ BOLIDE_INLINE int strip_rows(int64_t left) {
     return STRIP_ROWS > 8 && left >= 8 ? 8 : left >= 4 ? 4 : left >= 2 ? 2 : 1;
 }
 
-BOLIDE_INLINE void some_scores(int rows, const float *q, int64_t q_stride, const float *panels,
-                               int first, int end, int64_t d, float *scores) {
-    int p = first / 16;
-    for (; p + STRIP_PANELS <= (end + 15) / 16; p += STRIP_PANELS)
-        strip_scores(rows, STRIP_PANELS, q, q_stride, panels + p * d * 16, d, scores + p * 16);
-    if (p < (end + 15) / 16)
-        strip_scores(rows, 1, q, q_stride, panels + p * d * 16, d, scores + p * 16);
-}
-
-BOLIDE_INLINE void some_values(int rows, const float *weights, const float *alpha,
-                               const float *panels, int first, int end, int64_t d, float *o,
-                               int64_t o_stride) {
-    const int64_t count = (d + 15) / 16;
-    int64_t p = 0;
-    for (; p + STRIP_PANELS <= count; p += STRIP_PANELS)
-        strip_values(rows, STRIP_PANELS, weights, alpha, panels + p * BLOCK * 16, first, end,
-                     o + p * 16, o_stride);
-    if (p < count)
-        strip_values(rows, 1, weights, alpha, panels + p * BLOCK * 16, first, end, o + p * 16,
-                     o_stride);
-}
-
-/* Scores of a strip for the panels that hold keys [first, end). */
-static void tile_scores(int rows, const float *q, int64_t q_stride, const float *panels, int first,
-                        int end, int64_t d, float *scores) {
-    switch (rows) {
-    case STRIP_ROWS:
-        some_scores(STRIP_ROWS, q, q_stride, panels, first, end, d, scores);
-        break;
+/* Calls F with the row count as a constant. */
 #if BOLIDE_SIMD_512
-    case 8:
-        some_scores(8, q, q_stride, panels, first, end, d, scores);
-        break;
+#define FOR_STRIP(rows, F)                                                                         \
+    switch (rows) {                                                                                \
+    case STRIP_ROWS:                                                                               \
+        F(STRIP_ROWS);                                                                             \
+        break;                                                                                     \
+    case 8:                                                                                        \
+        F(8);                                                                                      \
+        break;                                                                                     \
+    case 4:                                                                                        \
+        F(4);                                                                                      \
+        break;                                                                                     \
+    case 2:                                                                                        \
+        F(2);                                                                                      \
+        break;                                                                                     \
+    default:                                                                                       \
+        F(1);                                                                                      \
+        break;                                                                                     \
+    }
+#else
+#define FOR_STRIP(rows, F)                                                                         \
+    switch (rows) {                                                                                \
+    case STRIP_ROWS:                                                                               \
+        F(STRIP_ROWS);                                                                             \
+        break;                                                                                     \
+    case 4:                                                                                        \
+        F(4);                                                                                      \
+        break;                                                                                     \
+    case 2:                                                                                        \
+        F(2);                                                                                      \
+        break;                                                                                     \
+    default:                                                                                       \
+        F(1);                                                                                      \
+        break;                                                                                     \
+    }
 #endif
-    case 4:
-        some_scores(4, q, q_stride, panels, first, end, d, scores);
-        break;
-    case 2:
-        some_scores(2, q, q_stride, panels, first, end, d, scores);
-        break;
-    default:
-        some_scores(1, q, q_stride, panels, first, end, d, scores);
-        break;
+
+/* A strip of queries, row by row, to [d][rows]. */
+static void pack_queries(int rows, const float *q, int64_t q_stride, int64_t d, float *to) {
+    for (int m = 0; m < rows; m++) {
+        for (int64_t c = 0; c < d; c++)
+            to[c * rows + m] = q[m * q_stride + c];
     }
 }
 
-static void tile_values(int rows, const float *weights, const float *alpha, const float *panels,
-                        int first, int end, int64_t d, float *o, int64_t o_stride) {
-    switch (rows) {
-    case STRIP_ROWS:
-        some_values(STRIP_ROWS, weights, alpha, panels, first, end, d, o, o_stride);
-        break;
-#if BOLIDE_SIMD_512
-    case 8:
-        some_values(8, weights, alpha, panels, first, end, d, o, o_stride);
-        break;
-#endif
-    case 4:
-        some_values(4, weights, alpha, panels, first, end, d, o, o_stride);
-        break;
-    case 2:
-        some_values(2, weights, alpha, panels, first, end, d, o, o_stride);
-        break;
-    default:
-        some_values(1, weights, alpha, panels, first, end, d, o, o_stride);
-        break;
+/* Scores of all strips. A panel stays in the first cache while the rows pass by it. */
+static void tile_scores(const strip *strips, int count, const float *q, const float *panels, int n,
+                        int64_t d, float *scores) {
+    for (int key = 0; key < n; key += 16 * STRIP_PANELS) {
+        const float *panel = panels + key * d;
+        const int wide = key + 16 < n ? STRIP_PANELS : 1;
+        for (int i = 0; i < count; i++) {
+            const strip *t = &strips[i];
+            const float *rows = q + t->row * d;
+            float *to = scores + t->row * BLOCK + key;
+            if (t->end <= key || t->first >= key + 16 * wide)
+                continue;
+            if (wide == 1) {
+#define NARROW(m) strip_scores(m, 1, rows, panel, d, to)
+                FOR_STRIP(t->rows, NARROW)
+#undef NARROW
+            } else {
+#define WIDE(m) strip_scores(m, STRIP_PANELS, rows, panel, d, to)
+                FOR_STRIP(t->rows, WIDE)
+#undef WIDE
+            }
+        }
     }
 }
+
+/* Weighted values of all strips, a panel of columns at a time. */
+static void tile_values(const strip *strips, int count, const float *weights, const float *alpha,
+                        const float *panels, int64_t d, float *o, int64_t o_stride) {
+    for (int64_t c = 0; c < d; c += 16 * STRIP_PANELS) {
+        const float *panel = panels + c * BLOCK;
+        const int wide = c + 16 < d ? STRIP_PANELS : 1;
+        for (int i = 0; i < count; i++) {
+            const strip *t = &strips[i];
+            const float *w = weights + t->row * BLOCK, *a = alpha + t->row;
+            float *to = o + t->row * o_stride + c;
+            if (wide == 1) {
+#define NARROW(m) strip_values(m, 1, w, a, panel, t->first, t->end, to, o_stride)
+                FOR_STRIP(t->rows, NARROW)
+#undef NARROW
+            } else {
+#define WIDE(m) strip_values(m, STRIP_PANELS, w, a, panel, t->first, t->end, to, o_stride)
+                FOR_STRIP(t->rows, WIDE)
+#undef WIDE
+            }
+        }
+    }
+}
+#undef FOR_STRIP
 
 #endif

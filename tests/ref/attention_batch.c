@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Lengths, page tables, masks, scales and cache contents of a batch. Everything that must not
+// matter (unused page tails, pages of nobody, gaps between requests) is NaN.
+
+#include "attention_batch.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* ---- drawing a batch ---------------------------------------------------------------------- */
+
+void attention_draw_lengths(ref_call *c, batch *t) {
+    int64_t len[MAX_REQUESTS];
+    const int64_t listed = ref_key_list(c, "len", len, MAX_REQUESTS);
+    t->b = listed > 1 ? listed : ref_key(c, "b", 3);
+    if (t->b > MAX_REQUESTS) {
+        ref_refuse(c, "b: expected at most %d; got %lld", MAX_REQUESTS, (long long)t->b);
+        t->b = 0;
+    }
+    for (int64_t r = 0; r < t->b; r++)
+        t->kv_len[r] = listed > 1    ? len[r]
+                       : listed == 1 ? len[0]
+                                     : ref_between(c, 1, (uint64_t)r, 0, ref_key(c, "max", 150));
+}
+
+void attention_add_up(batch *t) {
+    for (int64_t r = 0; r < t->b; r++) {
+        const int64_t pages = t->page_size ? (t->kv_len[r] + t->page_size - 1) / t->page_size : 0;
+        const int64_t elems = t->q_len[r] * t->kv_len[r];
+        t->q_start[r + 1] = t->q_start[r] + t->q_len[r];
+        t->page_start[r + 1] = t->page_start[r] + pages;
+        t->k_start[r + 1] = t->k_start[r] + t->kv_len[r];
+        t->v_start[r + 1] = t->v_start[r] + t->kv_len[r];
+        t->o_start[r + 1] = t->o_start[r] + t->q_len[r];
+        t->mask_elem[r + 1] = t->mask_elem[r] + elems;
+        t->mask_byte[r + 1] = t->mask_byte[r] + (elems + 7) / 8;
+    }
+    t->pages = t->page_start[t->b];
+}
+
+/* The dtype of q, also when it comes from x=. */
+static int64_t query_dtype(const ref_call *c) {
+    const char *x = ref_key_text(c, "x");
+    return x && !ref_key_text(c, "q_data_type") ? bolide_dtype_parse(x) : ref_i64(c, "q_data_type");
+}
+
+static void scale_dims(ref_call *c, int64_t h_q, int64_t h_kv) {
+    ref_set_shape(c, "q_scale", 1, (const int64_t[]){h_q});
+    ref_set_shape(c, "k_scale", 1, (const int64_t[]){h_kv});
+    ref_set_shape(c, "v_scale", 1, (const int64_t[]){h_kv});
+    ref_set_shape(c, "o_scale", 1, (const int64_t[]){1});
+}
+
+/* Sizes as dimensions, from d= or d_qk=, d_vo=. */
+void attention_head_dims(ref_call *c) {
+    const int64_t d = ref_key(c, "d", 64);
+    ref_set_dim(c, "h_q", ref_key(c, "h_q", 4));
+    ref_set_dim(c, "h_kv", ref_key(c, "h_kv", 2));
+    ref_set_dim(c, "d_qk", ref_key(c, "d_qk", d));
+    ref_set_dim(c, "d_vo", ref_key(c, "d_vo", ref_key(c, "d_qk", d)));
+    scale_dims(c, ref_dim(c, "h_q"), ref_dim(c, "h_kv"));
+}
+
+/* Heads, sizes, dtypes, masks and scales: the same for all planned operators. */
+void attention_common_dims(ref_call *c, batch *t, const char *d_qk, const char *k, const char *v) {
+    const int64_t dtype = query_dtype(c);
+    const int narrow = dtype == BOLIDE_F8_E4M3FN || dtype == BOLIDE_F8_E5M2;
+    attention_head_dims(c);
+    ref_set_i64(c, "num_qo_heads", ref_dim(c, "h_q"));
+    ref_set_i64(c, "num_kv_heads", ref_dim(c, "h_kv"));
+    ref_set_i64(c, d_qk, ref_dim(c, "d_qk"));
+    if (ref_dim(c, "d_vo") != ref_dim(c, "d_qk"))
+        ref_set_i64(c, "head_dim_vo", ref_dim(c, "d_vo"));
+    if (ref_i64(c, "kv_data_type") == BOLIDE_NO_INT) {
+        ref_set_dtype(c, k, dtype);
+        ref_set_dtype(c, v, dtype);
+    }
+    if (ref_i64(c, "o_data_type") == BOLIDE_NO_INT)
+        ref_set_dtype(c, "out", narrow ? BOLIDE_BF16 : dtype);
+    if (ref_given(c, "custom_mask") || ref_given(c, "packed_custom_mask"))
+        ref_set_i64(c, "use_custom_mask", 1);
+    t->causal = ref_i64(c, "causal") != 0;
+    ref_set_dim(c, "n", t->q_start[t->b]);
+    ref_set_dim(c, "n_mask", t->mask_elem[t->b]);
+    ref_set_dim(c, "n_mask_bytes", t->mask_byte[t->b]);
+}
+
+/* Lists or block tables, last_page_len or seq_lens. */
+void attention_paged_dims(ref_call *c, batch *t, const char *indptr, const char *indices,
+                          const char *last_page_len) {
+    int64_t width = 1;
+    t->list = indices;
+    for (int64_t r = 0; r < t->b; r++) {
+        const int64_t pages = t->page_start[r + 1] - t->page_start[r];
+        width = pages > width ? pages : width;
+    }
+    if (!ref_given(c, "block_tables")) {
+        ref_give(c, indices);
+        ref_give(c, indptr);
+    } else if (last_page_len) {
+        ref_give(c, "seq_lens");
+    }
+    if (last_page_len && !ref_given(c, "seq_lens"))
+        ref_give(c, last_page_len);
+    ref_set_i64(c, "page_size", t->page_size);
+    ref_set_dim(c, "p", t->pages + ref_key(c, "spare", 2));
+    ref_set_dim(c, "n_indices", t->pages);
+    ref_set_dim(c, "m", width);
+    ref_set_dim(c, "b", t->b);
+}
+
+/* ---- values ------------------------------------------------------------------------------- */
+
+void attention_write_i64(ref_call *c, const char *name, int64_t index, int64_t value) {
+    ref_tensor *x = ref_values(c, name);
+    if (x && index < x->elems)
+        x->i64[index] = value;
+}
+
+/* Rows of a custom mask are full, empty, sparse or half full. */
+static int mask_bit(const ref_call *c, const batch *t, int64_t r, int64_t at) {
+    const int64_t row = at / t->kv_len[r];
+    const int64_t kind = ref_between(c, 21, (uint64_t)(t->mask_elem[r] + row), 0, 4);
+    const double share = kind == 0 ? 1 : kind == 1 ? 0 : kind == 2 ? 0.05 : 0.5;
+    return ref_uniform(c, 22, (uint64_t)(t->mask_elem[r] + at)) < share;
+}
+
+void attention_fill_mask(ref_call *c, const batch *t) {
+    ref_tensor *bools = ref_values(c, "custom_mask"), *bits = ref_values(c, "packed_custom_mask");
+    for (int64_t i = 0; bits && i < bits->elems; i++)
+        bits->i64[i] = 0;
+    for (int64_t r = 0; r < t->b; r++) {
+        for (int64_t at = 0; at < t->q_len[r] * t->kv_len[r]; at++) {
+            const int64_t set = mask_bit(c, t, r, at), byte = t->mask_byte[r] + at / 8;
+            if (bools && t->mask_elem[r] + at < bools->elems)
+                bools->i64[t->mask_elem[r] + at] = set;
+            if (bits && byte < bits->elems)
+                bits->i64[byte] |= set << (at % 8);
+        }
+    }
+}
+
+/* Scales between 1/2 and 3/2. */
+void attention_fill_scales(ref_call *c) {
+    static const char *const names[] = {"q_scale", "k_scale", "v_scale", "o_scale"};
+    for (int k = 0; k < 4; k++) {
+        ref_tensor *x = ref_values(c, names[k]);
+        for (int64_t i = 0; x && i < x->elems; i++)
+            x->f64[i] = 0.5 + ref_uniform(c, 30 + (uint64_t)k, (uint64_t)i);
+    }
+}
+
+/* Page number `index` of the batch, in a random order of the pool: p must be odd or even alike, so
+ * the order comes from sorting by drawn numbers. */
+static int64_t *page_order(const ref_call *c, int64_t pages) {
+    int64_t *order = malloc((size_t)(pages + 1) * sizeof *order);
+    for (int64_t i = 0; order && i < pages; i++)
+        order[i] = i;
+    for (int64_t i = pages - 1; order && i > 0; i--) {
+        const int64_t k = ref_between(c, 11, (uint64_t)i, 0, i), kept = order[i];
+        order[i] = order[k];
+        order[k] = kept;
+    }
+    return order;
+}
+
+static void poison(ref_tensor *x) {
+    for (int64_t i = 0; x && i < x->elems; i++)
+        x->f64[i] = NAN;
+}
+
+/* First element of a head's row on a page. */
+int64_t attention_page_offset(const ref_call *c, const ref_tensor *x, int64_t page, int64_t slot,
+                              int64_t head) {
+    const int64_t a = x->shape[1], b = x->shape[2], d = x->shape[3];
+    const int hnd = ref_is(c, "kv_layout", "HND");
+    return ((page * a + (hnd ? head : slot)) * b + (hnd ? slot : head)) * d;
+}
+
+/* NaN everywhere, then values of their own where a request has a key. */
+static void fill_pages(ref_call *c, const batch *t, const char *name, uint64_t stream,
+                       const int64_t *order) {
+    ref_tensor *x = ref_values(c, name);
+    if (!x || x->ndim != 4)
+        return;
+    const int64_t heads = ref_dim(c, "h_kv"), d = x->shape[3];
+    poison(x);
+    for (int64_t r = 0; r < t->b; r++) {
+        for (int64_t j = 0; j < t->kv_len[r] * heads; j++) {
+            const int64_t key = j / heads, entry = t->page_start[r] + key / t->page_size;
+            const int64_t at =
+                attention_page_offset(c, x, order[entry], key % t->page_size, j % heads);
+            for (int64_t e = 0; e < d && at + d <= x->elems; e++)
+                x->f64[at + e] = ref_normal(c, stream, (uint64_t)(at + e));
+        }
+    }
+}
+
+void attention_fill_paged(ref_call *c, const batch *t, const char *indptr,
+                          const char *last_page_len, const char *lens) {
+    const char *indices = t->list;
+    int64_t *order = page_order(c, ref_dim(c, "p"));
+    const ref_tensor *table = ref_in(c, "block_tables");
+    for (int64_t r = 0; order && r < t->b; r++) {
+        const int64_t last = t->kv_len[r] % t->page_size;
+        attention_write_i64(c, indptr, r, t->page_start[r]);
+        attention_write_i64(c, lens, r, t->kv_len[r]);
+        if (last_page_len)
+            attention_write_i64(c, last_page_len, r, last ? last : t->kv_len[r] ? t->page_size : 0);
+        for (int64_t e = t->page_start[r]; e < t->page_start[r + 1]; e++) {
+            attention_write_i64(c, indices, e, order[e]);
+            if (table)
+                attention_write_i64(c, "block_tables", r * table->shape[1] + e - t->page_start[r],
+                                    order[e]);
+        }
+    }
+    attention_write_i64(c, indptr, t->b, t->pages);
+    if (order) {
+        fill_pages(c, t, "k_cache", 12, order);
+        fill_pages(c, t, "v_cache", 13, order);
+    }
+    free(order);
+}
+
+/* Entries behind a request's pages in a block table are read by nobody. */
+void attention_fill_table_tails(ref_call *c, const batch *t) {
+    ref_tensor *table = ref_values(c, "block_tables");
+    for (int64_t r = 0; table && r < t->b; r++)
+        for (int64_t e = t->page_start[r + 1] - t->page_start[r]; e < table->shape[1]; e++)
+            table->i64[r * table->shape[1] + e] = -1;
+}
+
+/* Rows of each request from q_len=3:1:8 (one number for all), else drawn from 0 … qmax; never
+ * more than there are keys, unless q_len says so. */
+void attention_draw_queries(ref_call *c, batch *t) {
+    int64_t len[MAX_REQUESTS];
+    const int64_t listed = ref_key_list(c, "q_len", len, MAX_REQUESTS);
+    for (int64_t r = 0; r < t->b; r++) {
+        const int64_t most = ref_key(c, "qmax", t->kv_len[r]);
+        t->q_len[r] = listed > 1    ? r < listed ? len[r] : 0
+                      : listed == 1 ? len[0]
+                                    : ref_between(c, 2, (uint64_t)r, 0,
+                                                  most < t->kv_len[r] ? most : t->kv_len[r]);
+    }
+}
+
+/* Items of 1 to 6 tokens with a delimiter before each, from the prefix on. */
+void attention_item_dims(ref_call *c, batch *t) {
+    int64_t longest = 0;
+    if (!ref_given(c, "token_pos_in_items_ptr"))
+        return;
+    ref_give(c, "prefix_len_ptr");
+    for (int64_t r = 0; r < t->b; r++) {
+        t->prefix[r] = ref_between(c, 40, (uint64_t)r, 0, t->kv_len[r]);
+        const int64_t rest = t->kv_len[r] - t->prefix[r];
+        longest = rest > longest ? rest : longest;
+    }
+    ref_set_i64(c, "token_pos_in_items_len", longest);
+    ref_set_dim(c, "n_token_pos", longest * t->b);
+}
+
+void attention_fill_items(ref_call *c, const batch *t) {
+    ref_tensor *places = ref_values(c, "token_pos_in_items_ptr");
+    const int64_t len = places ? ref_i64(c, "token_pos_in_items_len") : 0;
+    for (int64_t r = 0; r < t->b; r++) {
+        int64_t step = 0, item = 0;
+        for (int64_t i = 0; i < len; i++) {
+            places->i64[r * len + i] = step++;
+            if (step > ref_between(c, 41, (uint64_t)item, 1, 6)) {
+                step = 0;
+                item++;
+            }
+        }
+        attention_write_i64(c, "prefix_len_ptr", r, t->prefix[r]);
+        attention_write_i64(c, "max_item_len_ptr", r, 6);
+    }
+}
+
+int64_t attention_packed_offset(const ref_call *c, const ref_tensor *x, int64_t token,
+                                int64_t head) {
+    const int hnd = ref_is(c, "kv_layout", "HND");
+    return ((hnd ? head : token) * x->shape[1] + (hnd ? token : head)) * x->shape[2];
+}
+
+void attention_fill_packed(ref_call *c, const batch *t, const char *name, const int64_t *start,
+                           uint64_t stream) {
+    ref_tensor *x = ref_values(c, name);
+    const int64_t heads = ref_dim(c, "h_kv");
+    if (!x || x->ndim != 3)
+        return;
+    poison(x);
+    for (int64_t r = 0; r < t->b; r++) {
+        for (int64_t j = 0; j < t->kv_len[r] * heads; j++) {
+            const int64_t at = attention_packed_offset(c, x, start[r] + j / heads, j % heads);
+            for (int64_t e = 0; e < x->shape[2] && at + x->shape[2] <= x->elems; e++)
+                x->f64[at + e] = ref_normal(c, stream, (uint64_t)(at + e));
+        }
+    }
+}
