@@ -280,5 +280,6 @@ void op_test_derived(unit *u, const bolide_op *op) {
         return;
     }
     spoil_case(u, c);
+    op_test_views(u, c);
     driver_case_free(c);
 }
