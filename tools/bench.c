@@ -11,21 +11,26 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "buffer.h"
 #include "case.h"
 #include "numeric.h"
 #include "scratch.h"
 
-enum { MAX_COPIES = 4096, MAX_SAMPLES = 4000, MIN_SAMPLES = 9, GRAPH_CALLS = 20 };
+enum { MAX_COPIES = 16384, MAX_SAMPLES = 4000, MIN_SAMPLES = 9, GRAPH_CALLS = 20, ALIGNMENT = 256 };
 static const double sample_seconds = 200e-6;
 
+/* The args of one more call on memory of its own. */
 typedef struct instance {
-    driver_case *c;
+    unsigned char *args[2]; /* by phase */
+    bolide_tensor *view;    /* [tensors] */
+    const bolide_tensor **list;
+    void *host;      /* the tensors that lie on the host, one behind the other */
+    uint64_t device; /* the others; 0: none */
     driver_scratch scratch;
 } instance;
 
 typedef struct bench {
     const bench_options *options;
+    driver_case *c; /* values, shapes and args that every instance begins from */
     device *d;
     int32_t count;
     instance *copy;
@@ -40,126 +45,139 @@ static int fail(bench *b, const char *text) {
     return -1;
 }
 
-/* A case with memory of its own and the values of another one. */
-static driver_case *clone(const driver_case *c) {
-    driver_case *n = malloc(sizeof *n);
-    if (!n)
-        return NULL;
-    *n = *c;
-    n->state = NULL;
-    int bad = 0;
-    for (int phase = 0; phase < 2; phase++) {
-        driver_args *a = &n->args[phase];
-        if (!a->entry)
-            continue;
-        a->bytes = malloc(a->entry->args_size);
-        a->list = calloc(DRIVER_TENSORS, sizeof *a->list);
-        if (a->bytes)
-            memcpy(a->bytes, c->args[phase].bytes, a->entry->args_size);
-        bad |= !a->bytes || !a->list;
-    }
-    for (int32_t i = 0; i < n->tensor_count; i++) {
-        driver_tensor *t = &n->tensor[i];
-        t->before = NULL;
-        t->in = t->want = t->got = (ref_tensor){.name = t->name};
-        if (!t->host)
-            continue;
-        t->host = buffer_make(t->bytes);
-        if (t->host)
-            memcpy(t->host, c->tensor[i].host, (size_t)t->bytes);
-        bad |= !t->host;
-    }
-    if (bad) {
-        driver_case_free(n);
-        return NULL;
-    }
-    return n;
+static int is_on_device(const bench *b, const driver_tensor *t) {
+    return b->d && !t->on_host;
 }
 
-/* Memory of the device for every tensor, with its values. */
-static int upload(bench *b, driver_case *c) {
-    for (int32_t i = 0; b->d && i < c->tensor_count; i++) {
-        driver_tensor *t = &c->tensor[i];
-        if (!t->host || t->on_host)
-            continue;
-        t->device = device_alloc(b->d, t->bytes + 256);
-        if (!t->device || device_put(b->d, t->device, t->host, t->bytes))
-            return fail(b, "out of device memory");
-    }
-    case_bind(c);
-    return 0;
-}
-
-static int call(bench *b, instance *i, bolide_phase phase) {
-    const bolide_status s = bolide_op_call(i->c->op, phase, b->options->ctx,
-                                           i->c->args[phase].bytes, device_stream(b->d));
-    return s == BOLIDE_OK ? 0 : fail(b, bolide_last_error()->message);
-}
-
-static int prepare(bench *b, instance *i) {
-    bolide_status status;
-    if (upload(b, i->c))
-        return -1;
-    if (scratch_make(i->c, b->options->ctx, b->d, &i->scratch, &status))
-        return fail(b, status == BOLIDE_OK ? i->c->error : bolide_last_error()->message);
-    if (i->c->args[BOLIDE_PLAN].entry && call(b, i, BOLIDE_PLAN))
-        return -1;
-    return call(b, i, BOLIDE_RUN);
-}
-
-static int64_t case_bytes(const driver_case *c) {
+/* Bytes of the tensors on one side; each is aligned. */
+static int64_t side_bytes(const bench *b, int side) {
     int64_t bytes = 0;
-    for (int32_t i = 0; i < c->tensor_count; i++)
-        if (c->tensor[i].host)
-            bytes += c->tensor[i].bytes;
+    for (int32_t i = 0; i < b->c->tensor_count; i++) {
+        const driver_tensor *t = &b->c->tensor[i];
+        if (t->host && is_on_device(b, t) == side)
+            bytes += (t->bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    }
     return bytes;
 }
 
-static int32_t copies_for(const bench *b, const driver_case *c) {
-    const double bytes = (double)case_bytes(c) + 1;
-    const double half = 0.5 * (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
-    const double wanted = fmin(4 * (double)b->options->cache, half) / bytes;
-    return wanted < 1 ? 1 : wanted > MAX_COPIES ? MAX_COPIES : (int32_t)ceil(wanted);
-}
-
-static int make_copies(bench *b, driver_case *first) {
-    const int32_t count = copies_for(b, first);
-    b->copy = calloc((size_t)count, sizeof *b->copy);
-    if (!b->copy) {
-        driver_case_free(first);
-        return fail(b, "out of memory");
+/* Gives every tensor its part of the instance's memory and copies the values there. */
+static int place_tensors(bench *b, instance *n) {
+    uint64_t at[2] = {(uint64_t)(uintptr_t)n->host, n->device};
+    for (int32_t i = 0; i < b->c->tensor_count; i++) {
+        const driver_tensor *t = &b->c->tensor[i];
+        const int side = is_on_device(b, t);
+        n->view[i] = t->view;
+        n->view[i].device.type = side ? BOLIDE_CUDA : BOLIDE_CPU;
+        if (!t->host)
+            continue;
+        n->view[i].data = (void *)(uintptr_t)at[side];
+        if (!side)
+            memcpy(n->view[i].data, t->host, (size_t)t->bytes);
+        else if (device_put(b->d, at[1], t->host, t->bytes))
+            return fail(b, "the copy to the device failed");
+        at[side] += (uint64_t)((t->bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT);
     }
-    for (b->count = 0; b->count < count; b->count++) {
-        instance *i = &b->copy[b->count];
-        i->c = b->count ? clone(first) : first;
-        if (!i->c)
-            return fail(b, "out of memory");
-    }
-    for (int32_t i = 0; i < count; i++)
-        if (prepare(b, &b->copy[i]))
-            return -1;
+    for (int32_t i = 0; i < b->c->tensor_count; i++)
+        if (b->c->tensor[i].alias >= 0)
+            n->view[i].data = n->view[b->c->tensor[i].alias].data;
     return 0;
 }
 
-static void free_copies(bench *b) {
-    /* The first goes last: tuples of the others point into it. */
-    for (int32_t i = b->count - 1; i >= 0; i--) {
-        driver_case *c = b->copy[i].c;
-        scratch_free(&b->copy[i].scratch, b->d);
-        for (int32_t k = 0; c && k < c->tensor_count; k++)
-            if (c->tensor[k].device)
-                device_free(b->d, c->tensor[k].device);
-        driver_case_free(c);
+/* Points the copied args to the views. */
+static void point_args(const bench *b, instance *n) {
+    for (int32_t i = 0; i < b->c->tensor_count; i++) {
+        const driver_tensor *t = &b->c->tensor[i];
+        const bolide_tensor *view = &n->view[i];
+        const bolide_tensor **slots = &n->list[i];
+        if (!t->present)
+            continue;
+        n->list[i] = view;
+        if (t->list < 0)
+            memcpy(n->args[t->phase] + t->row->offset, &view, sizeof view);
+        else if (t->list == 0)
+            memcpy(n->args[t->phase] + t->row->offset, &slots, sizeof slots);
     }
-    free(b->copy);
+}
+
+static int call(bench *b, instance *n, bolide_phase phase) {
+    const bolide_status s =
+        bolide_op_call(b->c->op, phase, b->options->ctx, n->args[phase], device_stream(b->d));
+    return s == BOLIDE_OK ? 0 : fail(b, bolide_last_error()->message);
+}
+
+/* Workspace and plan; scratch_make writes into the args that the case holds. */
+static int make_scratch(bench *b, instance *n) {
+    bolide_status status;
+    unsigned char *kept[2];
+    for (int phase = 0; phase < 2; phase++) {
+        kept[phase] = b->c->args[phase].bytes;
+        b->c->args[phase].bytes = n->args[phase];
+    }
+    const int bad = scratch_make(b->c, b->options->ctx, b->d, &n->scratch, &status);
+    for (int phase = 0; phase < 2; phase++)
+        b->c->args[phase].bytes = kept[phase];
+    if (bad)
+        return fail(b, status == BOLIDE_OK ? b->c->error : bolide_last_error()->message);
+    return b->c->args[BOLIDE_PLAN].entry ? call(b, n, BOLIDE_PLAN) : 0;
+}
+
+static int make_instance(bench *b, instance *n) {
+    const size_t tensors = (size_t)b->c->tensor_count + 1;
+    const int64_t near = side_bytes(b, 0), far = side_bytes(b, 1);
+    n->view = calloc(tensors, sizeof *n->view);
+    n->list = calloc(tensors, sizeof *n->list);
+    n->host = aligned_alloc(ALIGNMENT, (size_t)near + ALIGNMENT);
+    if (far)
+        n->device = device_alloc(b->d, far);
+    int bad = !n->view || !n->list || !n->host || (far && !n->device);
+    for (int phase = 0; phase < 2; phase++) {
+        const driver_args *a = &b->c->args[phase];
+        if (!a->entry)
+            continue;
+        n->args[phase] = malloc(a->entry->args_size);
+        bad |= !n->args[phase];
+        if (n->args[phase])
+            memcpy(n->args[phase], a->bytes, a->entry->args_size);
+    }
+    if (bad)
+        return fail(b, "out of memory");
+    if (place_tensors(b, n))
+        return -1;
+    point_args(b, n);
+    return make_scratch(b, n) ? -1 : call(b, n, BOLIDE_RUN);
+}
+
+static void free_instance(bench *b, instance *n) {
+    scratch_free(&n->scratch, b->d);
+    if (n->device)
+        device_free(b->d, n->device);
+    free(n->host);
+    free(n->view);
+    free(n->list);
+    free(n->args[0]);
+    free(n->args[1]);
+}
+
+static int make_instances(bench *b) {
+    const double bytes = (double)(side_bytes(b, b->d != NULL) + 1);
+    const double half = 0.5 * (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+    const double wanted = ceil(fmin(4 * (double)b->options->cache, half) / bytes);
+    const int32_t count = wanted < 1 ? 1 : wanted > MAX_COPIES ? MAX_COPIES : (int32_t)wanted;
+    b->copy = calloc((size_t)count, sizeof *b->copy);
+    if (!b->copy)
+        return fail(b, "out of memory");
+    while (b->count < count)
+        if (make_instance(b, &b->copy[b->count++]))
+            return -1;
+    return 0;
 }
 
 /* ---- samples ------------------------------------------------------------------------------ */
 
 static int call_next(bench *b) {
-    instance *i = &b->copy[b->next];
+    instance *n = &b->copy[b->next];
     b->next = (b->next + 1) % b->count;
-    return call(b, i, BOLIDE_RUN);
+    return call(b, n, BOLIDE_RUN);
 }
 
 /* Seconds of a batch; below 0 after an error. */
@@ -217,8 +235,8 @@ static int take_samples(bench *b, bench_result *r) {
         return sample ? -1 : fail(b, "out of memory");
     }
     int64_t calls = b->d ? GRAPH_CALLS : one > 0 ? (int64_t)(sample_seconds / one) + 1 : 1000;
-    if (b->d && calls < b->count && b->count < 200)
-        calls = b->count; /* every instance is in the graph */
+    if (b->d && calls < b->count)
+        calls = b->count; /* every instance is in the graph, or the data would be in the cache */
     void *graph = b->d ? capture(b, calls) : NULL;
     if (b->d && !graph) {
         free(sample);
@@ -261,20 +279,21 @@ int bench_run(const problem *p, const bench_options *options, bench_result *resu
     bench b = {.options = options, .error = error};
     int failed = 0;
     *result = (bench_result){.us = 0};
-    driver_case *c = driver_case_make(p, 1, error);
-    if (!c)
+    b.c = driver_case_make(p, 1, error);
+    if (!b.c)
         return -1;
-    result->bytes = c->ref && c->ref->bytes ? c->ref->bytes(c) : moved_bytes(c);
-    result->flops = c->ref && c->ref->flops ? c->ref->flops(c) : 0;
+    result->bytes = b.c->ref && b.c->ref->bytes ? b.c->ref->bytes(b.c) : moved_bytes(b.c);
+    result->flops = b.c->ref && b.c->ref->flops ? b.c->ref->flops(b.c) : 0;
     b.d = device_open(options->ctx, error, &failed);
-    if (failed) {
-        driver_case_free(c);
-        return -1;
+    if (!failed) {
+        failed = make_instances(&b) || take_samples(&b, result);
+        result->copies = b.count;
+        for (int32_t i = 0; i < b.count; i++)
+            free_instance(&b, &b.copy[i]);
+        free(b.copy);
     }
-    failed = make_copies(&b, c) || take_samples(&b, result);
-    result->copies = b.count;
-    free_copies(&b);
     device_close(b.d);
+    driver_case_free(b.c);
     return failed ? -1 : 0;
 }
 

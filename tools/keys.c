@@ -211,7 +211,7 @@ static int read_row(driver_case *c, bolide_phase phase, const bolide_param *row,
     case BOLIDE_KIND_F64_OR_TENSOR:
     case BOLIDE_KIND_I64_OR_TENSOR:
         if (case_has_property(c, row->name) ||
-            (!problem_double(key->value, &number) && strcmp(key->value, "none")))
+            (!problem_double(key->value, &number) && strcmp(key->value, "none") != 0))
             return 0;
         return row->kind == BOLIDE_KIND_F64_OR_TENSOR ? read_double(c, phase, row, key)
                                                       : read_integer(c, phase, row, key);

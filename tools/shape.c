@@ -367,7 +367,7 @@ static int resolve_alias(driver_case *c, driver_tensor *t) {
     const char *value = problem_get(&c->keys, t->row->name);
     for (int32_t i = 0; value && i < c->tensor_count; i++) {
         driver_tensor *other = &c->tensor[i];
-        if (other == t || other->phase != t->phase || strcmp(other->name, value))
+        if (other == t || other->phase != t->phase || strcmp(other->name, value) != 0)
             continue;
         if (!other->present || other->alias >= 0)
             return case_fail(c, "%s: %s=%s: that tensor has no memory of its own", c->op->name,
@@ -396,7 +396,7 @@ static int resolve_alias(driver_case *c, driver_tensor *t) {
 static int resolve_device(driver_case *c, driver_tensor *t) {
     const char *on = case_property(c, t->name, "on");
     t->on_host = (t->row->flags & BOLIDE_HOST) != 0;
-    if (on && strcmp(on, "host") && strcmp(on, "device"))
+    if (on && strcmp(on, "host") != 0 && strcmp(on, "device") != 0)
         return case_fail(c, "%s: %s.on: expected host or device; got %.80s", c->op->name, t->name,
                          on);
     if (on)

@@ -81,7 +81,7 @@ def speed(headline):
             if line.get("best_peer"):
                 peer = f"{line['best_peer']} {line['peers'][line['best_peer']]:.4g} µs"
                 ratio = f"{line['ratio']:.2f} ×"
-            on = line["isa"] if line["threads"] == 0 else f"{line['isa']}, {line['threads']} threads"
+            on = line["isa"] if line["isa"] == "cuda" else f"{line['isa']}, {line['threads']} threads"
             out.append(f"| `{line['problem']}` | {on} | {line['us']:.4g} | "
                        f"{100 * line['share']:.0f} % of {line['ceiling']} | {peer} | {ratio} |")
     return out[1:] or ["Nothing has been measured yet."]

@@ -61,7 +61,7 @@ static void detect_tiles(uint32_t edx7, uint32_t saved) {
 }
 
 static int made_by_amd(void) {
-    uint32_t a, b, c, d;
+    uint32_t a = 0, b = 0, c = 0, d = 0; /* set where the call succeeds */
     return __get_cpuid(0, &a, &b, &c, &d) && b == signature_AMD_ebx && c == signature_AMD_ecx &&
            d == signature_AMD_edx;
 }

@@ -15,7 +15,7 @@
 // On AVX2 the products of 4-bit numbers (at most 15 * 127 * 2 a pair, eight pairs deep 30480) are
 // summed in 16 bits; signed bytes take |w| times sign(w) x, at most 128 * 127 * 2 a pair, widened
 // at once. VNNI multiplies unsigned by signed bytes into 32 bits; signed weights go in as w + 128
-// and the caller takes 128 times the partner's sum off again (panel_bias).
+// and the caller takes 128 times the partner's sum off again.
 
 #ifndef BOLIDE_CPU_SIMD_BLOCK_H
 #define BOLIDE_CPU_SIMD_BLOCK_H
@@ -207,10 +207,13 @@ BOLIDE_INLINE void panel_dot8(const uint8_t *panel, const int8_t *const *x, int6
 }
 
 #if defined(BOLIDE_ISA_AVX512)
-#define BLOCK_VNNI_TARGET __attribute__((target("avx512vnni")))
-__attribute__((always_inline, target("avx512vnni"))) static inline void
-panel_dot_vnni(const uint8_t *panel, const int8_t *const *x, int64_t offset, int count,
-               i32x16 *sum) {
+/* Assembly, because the set is compiled without VNNI, which not every chip with AVX-512 has. */
+BOLIDE_INLINE __m512i panel_dpbusd(__m512i sum, __m512i w, __m512i x) {
+    __asm__("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(w), "v"(x));
+    return sum;
+}
+BOLIDE_INLINE void panel_dot_vnni(const uint8_t *panel, const int8_t *const *x, int64_t offset,
+                                  int count, i32x16 *sum) {
     BOLIDE_UNROLL
     for (int i = 0; i < count; i++)
         sum[i] = i32_zero();
@@ -221,16 +224,23 @@ panel_dot_vnni(const uint8_t *panel, const int8_t *const *x, int64_t offset, int
         for (int i = 0; i < count; i++) {
             int32_t four;
             memcpy(&four, x[i] + offset + 4 * g, sizeof four);
-            sum[i].v = _mm512_dpbusd_epi32(sum[i].v, w, _mm512_set1_epi32(four));
+            sum[i].v = panel_dpbusd(sum[i].v, w, _mm512_set1_epi32(four));
         }
     }
 }
 #endif
 
 /* sum[i], lane j: the product of row j of the panel's block with the block at x[i] + offset, for
- * i < count (a constant, at most 4). */
+ * i < count (a constant, at most 4). vnni, a constant, must be that of block_interleave. */
 BOLIDE_INLINE void panel_dot(const uint8_t *panel, const int8_t *const *x, int64_t offset,
-                             int count, int kind, i32x16 *sum) {
+                             int count, int kind, int vnni, i32x16 *sum) {
+#if defined(BOLIDE_ISA_AVX512)
+    if (vnni) {
+        panel_dot_vnni(panel, x, offset, count, sum);
+        return;
+    }
+#endif
+    (void)vnni;
     __m256i lo[4], hi[4];
     panel_dot8(panel, x, offset, count, kind, lo);
     panel_dot8(panel + 32, x, offset, count, kind, hi);
@@ -273,7 +283,8 @@ BOLIDE_INLINE void block_interleave(uint8_t *panel, const block_rows *rows, int6
                 (uint8_t)block_number(block_row(rows, r) + offset, kind, i);
 }
 BOLIDE_INLINE void panel_dot(const uint8_t *panel, const int8_t *const *x, int64_t offset,
-                             int count, int kind, i32x16 *sum) {
+                             int count, int kind, int vnni, i32x16 *sum) {
+    (void)vnni;
     for (int m = 0; m < count; m++) {
         int32_t t[PANEL_ROWS] = {0};
         for (int g = 0; g < PANEL_GROUPS; g++)

@@ -9,22 +9,29 @@
 #include "cpu/simd.h"
 
 #if defined(BOLIDE_ISA_AVX2) || defined(BOLIDE_ISA_EMU512)
-/* Byte shuffles that move the lanes of four bits to the front. */
-#define SIMD_LANE(i) 4 * (i), 4 * (i) + 1, 4 * (i) + 2, 4 * (i) + 3
-#define SIMD_PACK(a, b, c, d)                                                                      \
-    { SIMD_LANE(a), SIMD_LANE(b), SIMD_LANE(c), SIMD_LANE(d) }
-static const uint8_t simd_front[16][16] = {
-    SIMD_PACK(0, 0, 0, 0), SIMD_PACK(0, 0, 0, 0), SIMD_PACK(1, 0, 0, 0), SIMD_PACK(0, 1, 0, 0),
-    SIMD_PACK(2, 0, 0, 0), SIMD_PACK(0, 2, 0, 0), SIMD_PACK(1, 2, 0, 0), SIMD_PACK(0, 1, 2, 0),
-    SIMD_PACK(3, 0, 0, 0), SIMD_PACK(0, 3, 0, 0), SIMD_PACK(1, 3, 0, 0), SIMD_PACK(0, 1, 3, 0),
-    SIMD_PACK(2, 3, 0, 0), SIMD_PACK(0, 2, 3, 0), SIMD_PACK(1, 2, 3, 0), SIMD_PACK(0, 1, 2, 3)};
-#undef SIMD_PACK
+/* For each mask of eight lanes the numbers of the lanes set, one a byte, the lowest first. */
+#define SIMD_LANE(m, i)                                                                            \
+    ((m) >> (i)&1 ? (uint64_t)(i) << 8 * __builtin_popcount((m) & ((1u << (i)) - 1)) : 0)
+#define SIMD_MASK(m)                                                                               \
+    SIMD_LANE(m, 1) | SIMD_LANE(m, 2) | SIMD_LANE(m, 3) | SIMD_LANE(m, 4) | SIMD_LANE(m, 5) |      \
+        SIMD_LANE(m, 6) | SIMD_LANE(m, 7)
+#define SIMD_MASKS4(m) SIMD_MASK(m), SIMD_MASK((m) + 1), SIMD_MASK((m) + 2), SIMD_MASK((m) + 3)
+#define SIMD_MASKS16(m)                                                                            \
+    SIMD_MASKS4(m), SIMD_MASKS4((m) + 4), SIMD_MASKS4((m) + 8), SIMD_MASKS4((m) + 12)
+#define SIMD_MASKS64(m)                                                                            \
+    SIMD_MASKS16(m), SIMD_MASKS16((m) + 16), SIMD_MASKS16((m) + 32), SIMD_MASKS16((m) + 48)
+static const uint64_t simd_front[256] = {SIMD_MASKS64(0u), SIMD_MASKS64(64u), SIMD_MASKS64(128u),
+                                         SIMD_MASKS64(192u)};
+#undef SIMD_MASKS64
+#undef SIMD_MASKS16
+#undef SIMD_MASKS4
+#undef SIMD_MASK
 #undef SIMD_LANE
 
-BOLIDE_INLINE int simd_front4(float *p, uint32_t bits, __m128 a) {
-    const __m128i order = _mm_loadu_si128((const __m128i *)simd_front[bits & 15u]);
-    _mm_storeu_ps(p, _mm_castsi128_ps(_mm_shuffle_epi8(_mm_castps_si128(a), order)));
-    return __builtin_popcount(bits & 15u);
+BOLIDE_INLINE int simd_front8(float *p, uint32_t bits, __m256 a) {
+    const __m128i order = _mm_loadl_epi64((const __m128i *)&simd_front[bits]);
+    _mm256_storeu_ps(p, _mm256_permutevar8x32_ps(a, _mm256_cvtepu8_epi32(order)));
+    return __builtin_popcount(bits);
 }
 #endif
 
@@ -35,10 +42,8 @@ BOLIDE_INLINE int f32_compress_loose(float *p, mask16 m, f32x16 v) {
     return mask_count(m);
 #elif defined(BOLIDE_ISA_AVX2) || defined(BOLIDE_ISA_EMU512)
     const uint32_t bits = mask_bits(m);
-    int n = simd_front4(p, bits, _mm256_castps256_ps128(v.lo));
-    n += simd_front4(p + n, bits >> 4, _mm256_extractf128_ps(v.lo, 1));
-    n += simd_front4(p + n, bits >> 8, _mm256_castps256_ps128(v.hi));
-    return n + simd_front4(p + n, bits >> 12, _mm256_extractf128_ps(v.hi, 1));
+    const int n = simd_front8(p, bits & 255u, v.lo);
+    return n + simd_front8(p + n, bits >> 8, v.hi);
 #else
     return f32_compress_store(p, m, v);
 #endif

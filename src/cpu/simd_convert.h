@@ -40,6 +40,25 @@ BOLIDE_INLINE void bf16_store_n(void *p, f32x16 a, int64_t n) {
     u16_store_n(p, f32_to_bf16(a), n);
 }
 
+/* 32 elements: those with an even place in v[0], those with an odd one in v[1]. Cheaper than two
+ * loads or stores in order, for work whose lanes may lie in any. */
+BOLIDE_INLINE void bf16_load_pair(const void *p, f32x16 v[2]) {
+    const i32x16 words = i32_load((const int32_t *)p);
+    v[0] = i32_as_f32(i32_shl(words, 16));
+    v[1] = i32_as_f32(i32_and(words, i32_set((int32_t)0xFFFF0000)));
+}
+/* The rounded element in the high half of each lane, anything in the low one. */
+BOLIDE_INLINE i32x16 simd_round_bf16(f32x16 a) {
+    const i32x16 u = f32_bits(a);
+    const i32x16 bias = i32_add(i32_and(i32_shr(u, 16), i32_set(1)), i32_set(0x7FFF));
+    return i32_select(f32_isnan(a), i32_or(u, i32_set(0x400000)), i32_add(u, bias));
+}
+BOLIDE_INLINE void bf16_store_pair(void *p, const f32x16 v[2]) {
+    const i32x16 even = i32_shr(simd_round_bf16(v[0]), 16);
+    const i32x16 odd = i32_and(simd_round_bf16(v[1]), i32_set((int32_t)0xFFFF0000));
+    i32_store((int32_t *)p, i32_or(even, odd));
+}
+
 /* ---- small floats with integers ----------------------------------------------------------- */
 
 /* Magnitude bits `em` of a format with `fraction` bits and exponent bias `bias`; the caller deals

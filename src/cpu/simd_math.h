@@ -101,6 +101,13 @@ BOLIDE_INLINE f32x16 f32_exp_neg(f32x16 x) {
     return f32_select(gone, f32_zero(), i32_as_f32(bits));
 }
 
+/* e^x for |x| <= 87, where the result is a normal number; NaN may give anything. */
+BOLIDE_INLINE f32x16 simd_exp_normal(f32x16 x) {
+    f32x16 t;
+    const f32x16 r = simd_exp_reduce(x, &t);
+    return i32_as_f32(i32_add(f32_bits(simd_exp_part(r)), i32_shl(f32_bits(t), 23)));
+}
+
 /* x = m 2^e with m in [sqrt(1/2), sqrt(2)); gives log(m) and e. x positive and finite. */
 BOLIDE_INLINE f32x16 simd_log_part(f32x16 x, f32x16 *e) {
     static const float c[] = {0.333333313f, -0.250008196f, 0.200012267f, -0.166233584f,
@@ -186,9 +193,14 @@ BOLIDE_INLINE f32x16 f32_sigmoid(f32x16 x) {
     return f32_div(one, f32_add(one, f32_exp(f32_neg(x))));
 }
 /* x / (1 + e^-x); -inf would become -inf / inf. */
+/* x sigmoid(u) = x / (1 + e^-u), 0 for u below -87. */
+BOLIDE_INLINE f32x16 simd_gate(f32x16 x, f32x16 u) {
+    const f32x16 e = simd_exp_normal(f32_neg(f32_clamp(u, -87.0f, 87.0f)));
+    const f32x16 r = f32_div(x, f32_add(f32_set(1.0f), e));
+    return f32_select(f32_lt(u, f32_set(-87.0f)), f32_set(-0.0f), r);
+}
 BOLIDE_INLINE f32x16 f32_silu(f32x16 x) {
-    const f32x16 r = f32_div(x, f32_add(f32_set(1.0f), f32_exp(f32_neg(x))));
-    return f32_select(f32_eq(x, f32_set(-INFINITY)), f32_set(-0.0f), r);
+    return simd_gate(x, x);
 }
 
 BOLIDE_INLINE f32x16 f32_tanh(f32x16 x) {
@@ -238,20 +250,29 @@ BOLIDE_INLINE f32x16 f32_erfc(f32x16 x) {
     x = f32_clamp(x, -10.5f, 10.5f);
     return simd_erfc(x, x, x);
 }
-/* x Phi(x) = x/2 erfc(-x / sqrt(2)), so that the negative tail keeps its relative accuracy; the
- * square under the exponent is x times x/2, exact but for one rounding. */
+/* x Phi(x) = x/2 erfc(-x / sqrt(2)), so that the negative tail keeps its relative accuracy, 0 below
+ * -13. One polynomial serves all x, with a = |x| / sqrt(2) and t as in simd_erfc_tail; the square
+ * under the exponent is x times x/2, exact but for one rounding. */
 BOLIDE_INLINE f32x16 f32_gelu(f32x16 x) {
-    const f32x16 h = f32_clamp(x, -14.8f, 14.8f);
-    const f32x16 phi = simd_erfc(f32_mul(h, f32_set(-0.707106781f)), h, f32_mul(h, f32_set(0.5f)));
-    const f32x16 r = f32_mul(f32_mul(x, f32_set(0.5f)), phi);
-    return f32_select(f32_eq(x, f32_set(-INFINITY)), f32_set(-0.0f), r);
+    static const float c[] = {0.282058954f,  0.282971799f, 0.237639681f,  0.230449304f,
+                              -0.113070734f, 0.449673533f, -0.705129504f, 0.455881983f,
+                              -0.134949476f, 0.0144744767f};
+    const f32x16 one = f32_set(1.0f);
+    const f32x16 h = f32_clamp(x, -13.1f, 13.1f), half = f32_mul(h, f32_set(0.5f));
+    const f32x16 a_half = f32_abs(f32_mul(h, f32_set(0.353553391f)));
+    const f32x16 t = f32_div(one, f32_add(a_half, one));
+    const f32x16 s = f32_mul(h, half);
+    const f32x16 lost = f32_fnma(h, half, s);
+    const f32x16 e = simd_exp_normal(f32_neg(s));
+    const f32x16 tail = f32_mul(f32_mul(t, f32_poly(t, c, 10)), f32_fma(e, lost, e));
+    const f32x16 erfc = f32_select(f32_lt(x, f32_zero()), tail, f32_sub(f32_set(2.0f), tail));
+    const f32x16 r = f32_mul(f32_mul(x, f32_set(0.5f)), erfc);
+    return f32_select(f32_lt(x, f32_set(-13.0f)), f32_set(-0.0f), r);
 }
 /* x/2 (1 + tanh(u)) = x sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3). */
 BOLIDE_INLINE f32x16 f32_gelu_tanh(f32x16 x) {
     const f32x16 cubic = f32_fma(f32_mul(x, x), f32_set(0.044715f), f32_set(1.0f));
-    const f32x16 u = f32_mul(f32_mul(x, f32_set(1.59576912f)), cubic);
-    const f32x16 r = f32_mul(x, f32_sigmoid(u));
-    return f32_select(f32_eq(x, f32_set(-INFINITY)), f32_set(-0.0f), r);
+    return simd_gate(x, f32_mul(f32_mul(x, f32_set(1.59576912f)), cubic));
 }
 
 #endif

@@ -4,6 +4,7 @@
 //
 //     bolide_op_tests [--backend cpu|cuda] [--isa NAME] [--filter TEXT] [--shard I/N] [--seed N]
 //                     [--list]
+//     bolide_op_tests --target compute_80 ...    the GPU as another chip, through the driver's PTX
 //     bolide_op_tests --gate TARGET,...|all [--full] [--filter TEXT]
 //
 // Every failure is printed with a problem string that `bolide check` repeats. Inputs are fresh in
@@ -16,13 +17,14 @@
 #include <time.h>
 
 #include "alloc_count.h"
+#include "cuda/cuda.h"
 #include "gate.h"
 #include "numeric.h"
 #include "ops_test.h"
 
 typedef struct runner {
     bolide_device_type backend;
-    const char *isa, *filter, *gate;
+    const char *isa, *filter, *gate, *target;
     int full;
     int64_t shard, shards;
     uint64_t seed;
@@ -215,6 +217,7 @@ static int usage(void) {
     (void)fprintf(stderr,
                   "usage: bolide_op_tests [--backend cpu|cuda] [--isa NAME] [--filter TEXT] "
                   "[--shard I/N] [--seed N] [--list]\n"
+                  "       bolide_op_tests --target compute_NN ...\n"
                   "       bolide_op_tests --gate TARGET,...|all [--full] [--filter TEXT]\n");
     return 2;
 }
@@ -230,8 +233,11 @@ static int read_option(runner *r, const char *name, const char *value) {
         r->filter = value;
     else if (!strcmp(name, "--gate"))
         r->gate = value;
-    else if (!strcmp(name, "--shard") && sscanf(value, "%lld/%lld", &shard, &shards) == 2 &&
-             shard >= 0 && shard < shards) {
+    else if (!strcmp(name, "--target")) {
+        r->backend = BOLIDE_CUDA;
+        r->target = value;
+    } else if (!strcmp(name, "--shard") && sscanf(value, "%lld/%lld", &shard, &shards) == 2 &&
+               shard >= 0 && shard < shards) {
         r->shard = shard;
         r->shards = shards;
     } else if (!strcmp(name, "--seed") && problem_int(value, &seed))
@@ -257,9 +263,13 @@ int main(int argc, char **argv) {
     sort_tests();
     if (r.gate)
         return gate_run(r.gate, r.full, r.filter);
-    if (bolide_context_create(r.backend, 0, &r.ctx) != BOLIDE_OK) {
-        printf("skipped: %s\n0 passed, 0 failed, 1 skipped\n", bolide_last_error()->message);
-        return 0;
+    const bolide_status status = r.target ? bolide__cuda_context_as(0, r.target, &r.ctx)
+                                          : bolide_context_create(r.backend, 0, &r.ctx);
+    if (status != BOLIDE_OK) {
+        const int missing = status == BOLIDE_NO_DEVICE;
+        printf("%s: %s\n0 passed, %d failed, %d skipped\n", missing ? "skipped" : "FAILED",
+               bolide_last_error()->message, !missing, missing);
+        return !missing;
     }
     run_derived(&r);
     if (r.backend == BOLIDE_CPU)

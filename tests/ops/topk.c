@@ -28,8 +28,8 @@ BOLIDE_TEST(topk_clusters_exact, topk_clusters_exact_cases);
 
 static const char *const top_k_varlen_cases[] = {
     "top_k_varlen n=0,1,6 v=1,17,1025 top_k=0,1,40 logits=f16,bf16,f32 out_values=given",
-    "top_k_varlen n=24 v=3000 top_k=17,512,4000 kind=mixed wide=20 next_n=1,2,3 "
-    "compress_ratio=1,4 out_values=given,none",
+    "top_k_varlen n=24 v=3000 top_k=17,512,4000 kind=mixed wide=20 next_n=1,2,3 compress_ratio=4",
+    "top_k_varlen n=24 v=3000 top_k=17,512 kind=mixed wide=20 next_n=1,2 out_values=given,none",
     "top_k_varlen n=24 v=3000 top_k=100 kind=mixed wide=20 pre_idx=given backend=auto,gvr,radix",
     "top_k_varlen n=3 v=40000 top_k=512 kind=normal,ties pre_idx=given next_n=3",
     "top_k_varlen n=4 next_n=3 expect=invalid_argument:next_n",

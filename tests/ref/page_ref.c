@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// References of the page family. The lengths of requests come from the key len=3:0:17, else they
-// are drawn from 0 … max; each request appends some of its last tokens. Pages are a random
-// permutation of the pool.
+// References of the page family. The lengths of requests come from the key len=3:0:17 (one number:
+// for all b of them), else they are drawn from 0 … max; each appends its last `append` tokens, or
+// some of them. Pages are a random permutation of the pool.
 
 #include "ref.h"
 
@@ -22,10 +22,8 @@ static int64_t pages_of(const table *t, int64_t r) {
 
 static table *draw(ref_call *c) {
     table *t = ref_state(c, sizeof *t);
-    t->b = ref_key_list(c, "len", t->len, MAX_REQUESTS);
-    const int64_t listed = t->b;
-    if (listed == 0)
-        t->b = ref_has_dim(c, "b") ? ref_dim(c, "b") : 3;
+    const int64_t listed = ref_key_list(c, "len", t->len, MAX_REQUESTS);
+    t->b = listed > 1 ? listed : ref_has_dim(c, "b") ? ref_dim(c, "b") : 3;
     if (t->b > MAX_REQUESTS) {
         ref_refuse(c, "b: expected at most %d; got %lld", MAX_REQUESTS, (long long)t->b);
         t->b = 0;
@@ -33,9 +31,14 @@ static table *draw(ref_call *c) {
     t->page_size = ref_key(c, "page", 4);
     t->pages = t->tokens = 0;
     for (int64_t r = 0; r < t->b; r++) {
-        if (listed == 0)
+        if (listed == 1) /* one length for all */
+            t->len[r] = t->len[0];
+        else if (listed == 0)
             t->len[r] = ref_between(c, 1, (uint64_t)r, 0, ref_key(c, "max", 20));
-        t->append[r] = ref_between(c, 2, (uint64_t)r, 0, t->len[r]);
+        const int64_t most = ref_key(c, "append", t->len[r]);
+        t->append[r] = ref_key(c, "append", -1) >= 0 && most <= t->len[r]
+                           ? most
+                           : ref_between(c, 2, (uint64_t)r, 0, t->len[r]);
         t->pages += pages_of(t, r);
         t->tokens += t->append[r];
     }
@@ -120,7 +123,7 @@ static void positions_ref(const ref_call *c, int64_t row) {
 
 const ref_op ref_get_batch_indices_positions = {.name = "get_batch_indices_positions",
                                                 .defaults = "b=3",
-                                                .keys = "len max page spare",
+                                                .keys = "len max page spare append",
                                                 .dims = positions_dims,
                                                 .fill = positions_fill,
                                                 .rows = tokens,
@@ -252,7 +255,7 @@ static double append_bytes(const ref_call *c) {
 
 const ref_op ref_append_paged_kv_cache = {.name = "append_paged_kv_cache",
                                           .defaults = "b=3 h_kv=2",
-                                          .keys = "len max page spare d",
+                                          .keys = "len max page spare append d",
                                           .dims = append_kv_dims,
                                           .fill = append_fill,
                                           .rows = tokens,
@@ -263,7 +266,7 @@ const ref_op ref_append_paged_mla_kv_cache = {
     .name = "append_paged_mla_kv_cache",
     .defaults = "b=3 d_ckv=64 d_kpe=16 append_ckv=given append_kpe=given ckv_cache=given "
                 "kpe_cache=given",
-    .keys = "len max page spare",
+    .keys = "len max page spare append",
     .dims = append_dims,
     .fill = append_fill,
     .rows = tokens,

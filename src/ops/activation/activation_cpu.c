@@ -44,14 +44,28 @@ BOLIDE_INLINE void lanes(form f, const row *r, int64_t d, int64_t i, int64_t lef
     lanes_store(r->out, f.out, i, left, y);
 }
 
+/* The same for outputs i ... i+31 where both tensors are bf16. */
+BOLIDE_INLINE void lanes_pair(form f, const row *r, int64_t d, int64_t i) {
+    f32x16 gate[2], up[2];
+    bf16_load_pair(dtype_at(r->input, BOLIDE_BF16, i), gate);
+    bf16_load_pair(dtype_at(r->input, BOLIDE_BF16, d + i), up);
+    BOLIDE_UNROLL
+    for (int k = 0; k < 2; k++)
+        gate[k] = f32_mul(apply(f.f, gate[k]), up[k]);
+    bf16_store_pair(dtype_at_mut(r->out, BOLIDE_BF16, i), gate);
+}
+
 BOLIDE_INLINE void pieces(const bolide__activation_params *p, int64_t begin, int64_t end, form f,
                           row r) {
+    const int paired = f.input == BOLIDE_BF16 && f.out == BOLIDE_BF16 && !f.scaled;
     for (int64_t k = begin; k < end; k++) {
         int64_t i = k % p->pieces * BOLIDE__ACTIVATION_PIECE;
         const int64_t stop =
             p->d - i < BOLIDE__ACTIVATION_PIECE ? p->d : i + BOLIDE__ACTIVATION_PIECE;
         r.input = bolide__row_at(&p->input, k / p->pieces, p->h);
         r.out = bolide__row_at(&p->out, k / p->pieces, p->h);
+        for (; paired && i + 32 <= stop; i += 32)
+            lanes_pair(f, &r, p->d, i);
         for (; i + 16 <= stop; i += 16)
             lanes(f, &r, p->d, i, 16);
         if (i < stop)

@@ -116,6 +116,13 @@ static inline int64_t bolide__gemm_depth(int64_t k) {
 static inline int bolide__gemm_in_place(int64_t input_dtype, int64_t k) {
     return input_dtype == BOLIDE_F32 && k % 32 == 0;
 }
+/* Strips of a weight in a piece where each weight is used once: enough bytes that reading ahead
+ * pays, few enough that pieces are even. */
+static inline int64_t bolide__gemm_grain(int64_t strips, int64_t strip_bytes) {
+    const int64_t fair = strips * strip_bytes / 32;
+    const int64_t bytes = fair < (16 << 10) ? 16 << 10 : fair > (128 << 10) ? 128 << 10 : fair;
+    return strip_bytes >= bytes ? 1 : bytes / (strip_bytes ? strip_bytes : 1);
+}
 bolide__gemm_out bolide__gemm_results(const bolide_tensor *out, const bolide_tensor *bias);
 /* Runs both kernels below. The caller fills everything but a, a_row, depth and m_pieces. */
 void bolide__gemm_dot(const bolide_context *ctx, bolide__dot_params *p);

@@ -104,17 +104,21 @@ static bolide_status run_int8(const bolide__call *call, bolide__carver *c) {
         .m = a->input->shape[0],
         .n = a->weight->shape[0],
         .kb = a->input->shape[1] / 32,
-        .taken_off = a->format == BOLIDE_WEIGHT_Q4_0 ? 8 : 0,
+        .vnni = a->input->shape[0] > 1 && bolide__cpu_isa() == BOLIDE__AVX512 &&
+                bolide__cpu_features_get()->avx512_vnni,
         .out = bolide__gemm_results(a->out, a->bias),
     };
+    p.taken_off = a->format == BOLIDE_WEIGHT_Q4_0             ? 8
+                  : a->format == BOLIDE_WEIGHT_Q8_0 && p.vnni ? 128
+                                                              : 0;
     carve_int8(c, &p);
     bolide__parallel_for(call->ctx, p.m, bolide__row_grain(p.kb * 32),
                          BOLIDE_CPU_PICK(quantize_rows), &p);
     p.m_pieces = (p.m + BOLIDE__INT8_ROWS - 1) / BOLIDE__INT8_ROWS;
     const int64_t panels = (p.n + BOLIDE__INT8_COLS - 1) / BOLIDE__INT8_COLS;
-    const int64_t work = p.kb * 32 * BOLIDE__INT8_COLS * (p.m < 8 ? 1 : 8);
-    bolide__parallel_for(call->ctx, panels * p.m_pieces, bolide__row_grain(work),
-                         BOLIDE_CPU_PICK(int8_pieces), &p);
+    const int64_t strip = p.kb * bolide__weight_block_bytes(p.format) * BOLIDE__INT8_COLS;
+    const int64_t grain = p.m == 1 ? bolide__gemm_grain(panels, strip) : 1;
+    bolide__parallel_for(call->ctx, panels * p.m_pieces, grain, BOLIDE_CPU_PICK(int8_pieces), &p);
     return BOLIDE_OK;
 }
 

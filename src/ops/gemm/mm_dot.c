@@ -22,7 +22,9 @@ void bolide__gemm_dot(const bolide_context *ctx, bolide__dot_params *p) {
         bolide__parallel_for(ctx, p->m, bolide__row_grain(p->k), BOLIDE_CPU_PICK(widen_rows), p);
     const int64_t strips = (p->n + BOLIDE__DOT_COLS - 1) / BOLIDE__DOT_COLS;
     p->m_pieces = p->m <= BOLIDE__DOT_FEW ? 1 : (p->m + BOLIDE__DOT_ROWS - 1) / BOLIDE__DOT_ROWS;
-    const int64_t work = p->depth * BOLIDE__DOT_COLS * (p->m < 8 ? 1 : 8);
-    bolide__parallel_for(ctx, strips * p->m_pieces, bolide__row_grain(work),
-                         BOLIDE_CPU_PICK(dot_pieces), p);
+    const int64_t row_bytes = p->depth * bolide__weight_block_bytes(p->format) / 32;
+    const int64_t grain = p->m <= BOLIDE__DOT_FEW
+                              ? bolide__gemm_grain(strips, row_bytes * BOLIDE__DOT_COLS)
+                              : bolide__row_grain(p->depth * BOLIDE__DOT_COLS * 8);
+    bolide__parallel_for(ctx, strips * p->m_pieces, grain, BOLIDE_CPU_PICK(dot_pieces), p);
 }

@@ -100,7 +100,10 @@ BOLIDE_INLINE void few_tile(const bolide__dot_params *p, int64_t col, int at, in
         for (int i = 0; i < rows; i++)
             acc[i][j] = f32_zero();
     }
+    const uint8_t *here = p->weight + (col + at) * p->weight_n;
+    const int64_t bytes = bolide__weight_block_bytes(format);
     for (int64_t k = 0; k < p->depth; k += BLOCK_SIZE) {
+        gemm_fetch_ahead(here + k / BLOCK_SIZE * bytes * cols, bytes * cols);
         BOLIDE_UNROLL
         for (int j = 0; j < cols; j++) {
             f32x16 v[2];

@@ -16,9 +16,8 @@
 #include "ops/gemm/gemm_store.h"
 
 enum {
-    ROWS = 4,  /* of activations in a tile */
-    DEPTH = 8, /* blocks of k in a panel: 4 KB of weights, 5 KB in all */
-    LINE = 64  /* bytes of a cache line */
+    ROWS = 4, /* of activations in a tile */
+    DEPTH = 8 /* blocks of k in a panel: 4 KB of weights, 5 KB in all */
 };
 
 /* ---- activations -------------------------------------------------------------------------- */
@@ -132,22 +131,14 @@ BOLIDE_INLINE f32x16 add_block(const bolide__int8_params *p, int64_t at, f32x16 
 
 /* ---- one row of activations --------------------------------------------------------------- */
 
-/* The next strip's bytes lie behind this one's: fetched line by line in their order, while this
- * strip's are read by column, which the chip's own prefetching does not follow. */
-BOLIDE_INLINE void fetch_ahead(const uint8_t *next, int64_t from, int64_t bytes) {
-    for (int64_t at = from; at < from + bytes; at += LINE)
-        __builtin_prefetch((const void *)((uintptr_t)next + (uintptr_t)at));
-}
-
 BOLIDE_INLINE void vector_strip(const bolide__int8_params *p, int64_t col, int64_t format) {
     const layout l = layout_of(format);
     const strip s = find_strip(p, col);
-    const uint8_t *next =
-        p->weight + (col + PANEL_ROWS < p->n ? col + PANEL_ROWS : col) * p->weight_n;
+    const uint8_t *here = p->weight + col * p->weight_n;
     f32x16 acc = f32_zero();
     for (int64_t b = 0; b < p->kb; b++) {
         const int64_t at = b * l.bytes;
-        fetch_ahead(next, at * PANEL_ROWS, l.bytes * PANEL_ROWS);
+        gemm_fetch_ahead(here + at * PANEL_ROWS, l.bytes * PANEL_ROWS);
         const i32x16 head = block_heads(&s.rows, at);
         const i32x16 sum = block_dot_rows(&s.rows, at + l.first, p->q + b * BLOCK_SIZE, l.kind);
         const f32x16 min = l.has_min ? f16_of_lanes(i32_shr(head, 16)) : f32_zero();
@@ -177,7 +168,7 @@ BOLIDE_INLINE void fill_panel(panel *to, const block_rows *rows, int64_t block, 
 
 /* acc[i] takes the panel's blocks for `count` rows of activations from `first` on. */
 BOLIDE_INLINE void panel_tile(const bolide__int8_params *p, const panel *w, int64_t first,
-                              int64_t block, int64_t blocks, int count, layout l,
+                              int64_t block, int64_t blocks, int count, layout l, int vnni,
                               float (*acc)[PANEL_ROWS]) {
     const int8_t *x[ROWS];
     f32x16 s[ROWS];
@@ -188,7 +179,7 @@ BOLIDE_INLINE void panel_tile(const bolide__int8_params *p, const panel *w, int6
     }
     for (int64_t b = 0; b < blocks; b++) {
         i32x16 sum[ROWS];
-        panel_dot(w->w[b], x, b * BLOCK_SIZE, count, l.kind, sum);
+        panel_dot(w->w[b], x, b * BLOCK_SIZE, count, l.kind, vnni, sum);
         const f32x16 d = f32_load(w->d[b]), min = l.has_min ? f32_load(w->min[b]) : f32_zero();
         BOLIDE_UNROLL
         for (int i = 0; i < count; i++)
@@ -200,7 +191,7 @@ BOLIDE_INLINE void panel_tile(const bolide__int8_params *p, const panel *w, int6
 }
 
 BOLIDE_INLINE void matrix_strip(const bolide__int8_params *p, int64_t col, int64_t first,
-                                int64_t count, int64_t format) {
+                                int64_t count, int64_t format, int vnni) {
     const layout l = layout_of(format);
     const strip s = find_strip(p, col);
     float acc[BOLIDE__INT8_ROWS][PANEL_ROWS];
@@ -208,12 +199,12 @@ BOLIDE_INLINE void matrix_strip(const bolide__int8_params *p, int64_t col, int64
     memset(acc, 0, (size_t)count * sizeof acc[0]);
     for (int64_t block = 0; block < p->kb; block += DEPTH) {
         const int64_t blocks = p->kb - block < DEPTH ? p->kb - block : DEPTH;
-        fill_panel(&w, &s.rows, block, blocks, l, 0);
+        fill_panel(&w, &s.rows, block, blocks, l, vnni);
         int64_t i = 0;
         for (; i + ROWS <= count; i += ROWS)
-            panel_tile(p, &w, first + i, block, blocks, ROWS, l, acc + i);
+            panel_tile(p, &w, first + i, block, blocks, ROWS, l, vnni, acc + i);
         for (; i < count; i++)
-            panel_tile(p, &w, first + i, block, blocks, 1, l, acc + i);
+            panel_tile(p, &w, first + i, block, blocks, 1, l, vnni, acc + i);
     }
     for (int64_t i = 0; i < count; i++)
         store_strip(p, first + i, &s, f32_load(acc[i]));
@@ -221,25 +212,35 @@ BOLIDE_INLINE void matrix_strip(const bolide__int8_params *p, int64_t col, int64
 
 /* ---- pieces ------------------------------------------------------------------------------- */
 
-BOLIDE_INLINE void piece(const bolide__int8_params *p, int64_t item, int64_t format) {
+BOLIDE_INLINE void piece(const bolide__int8_params *p, int64_t item, int64_t format, int vnni) {
     const int64_t col = item / p->m_pieces * BOLIDE__INT8_COLS;
     const int64_t first = item % p->m_pieces * BOLIDE__INT8_ROWS;
-    const int64_t left = p->m - first;
+    const int64_t left = p->m - first, count = left < BOLIDE__INT8_ROWS ? left : BOLIDE__INT8_ROWS;
     if (p->m == 1)
         vector_strip(p, col, format);
     else
-        matrix_strip(p, col, first, left < BOLIDE__INT8_ROWS ? left : BOLIDE__INT8_ROWS, format);
+        matrix_strip(p, col, first, count, format, vnni);
+}
+
+BOLIDE_INLINE void piece_of_format(const bolide__int8_params *p, int64_t item, int vnni) {
+    if (p->format == BOLIDE_WEIGHT_Q4_1)
+        piece(p, item, BOLIDE_WEIGHT_Q4_1, vnni);
+    else if (p->format == BOLIDE_WEIGHT_Q4_0)
+        piece(p, item, BOLIDE_WEIGHT_Q4_0, vnni);
+    else
+        piece(p, item, BOLIDE_WEIGHT_Q8_0, vnni);
 }
 
 void BOLIDE_ISA(int8_pieces)(void *arg, int64_t begin, int64_t end, int worker) {
     const bolide__int8_params *p = arg;
     (void)worker;
     for (int64_t item = begin; item < end; item++) {
-        if (p->format == BOLIDE_WEIGHT_Q4_1)
-            piece(p, item, BOLIDE_WEIGHT_Q4_1);
-        else if (p->format == BOLIDE_WEIGHT_Q4_0)
-            piece(p, item, BOLIDE_WEIGHT_Q4_0);
-        else
-            piece(p, item, BOLIDE_WEIGHT_Q8_0);
+#if defined(BOLIDE_ISA_AVX512)
+        if (p->vnni) {
+            piece_of_format(p, item, 1);
+            continue;
+        }
+#endif
+        piece_of_format(p, item, 0);
     }
 }

@@ -45,17 +45,31 @@ BOLIDE_INLINE f32x16 x_lanes(form f, const row *r, int64_t i, int64_t left) {
                        : f32_mul(x, factor);
 }
 
+/* x of elements i ... i+31, in an order that depends on f alone. */
+BOLIDE_INLINE void x_pair(form f, const row *r, int64_t i, f32x16 x[2]) {
+    if (f.dtype == BOLIDE_BF16 && !f.fused) {
+        bf16_load_pair(dtype_at(r->input, BOLIDE_BF16, i), x);
+    } else {
+        x[0] = x_lanes(f, r, i, 16);
+        x[1] = x_lanes(f, r, i + 16, 16);
+    }
+}
+
 /* The sum of x - mean, or of its square. */
 BOLIDE_INLINE float row_sum(form f, const row *r, int64_t d, float mean, bool square) {
     const f32x16 center = f32_set(mean);
     f32x16 sum[4] = {f32_zero(), f32_zero(), f32_zero(), f32_zero()};
-    const int groups = f.fused ? 1 : 4; /* what computes x hides the latency, too */
+    const int groups = f.fused ? 2 : 4; /* what computes x hides the latency, too */
     int64_t i = 0;
     for (; i + 16 * groups <= d; i += 16 * groups) {
         BOLIDE_UNROLL
-        for (int k = 0; k < groups; k++) {
-            const f32x16 x = f32_sub(x_lanes(f, r, i + 16 * k, 16), center);
-            sum[k] = square ? f32_fma(x, x, sum[k]) : f32_add(sum[k], x);
+        for (int k = 0; k < groups; k += 2) {
+            f32x16 x[2];
+            x_pair(f, r, i + 16 * k, x);
+            x[0] = f32_sub(x[0], center);
+            x[1] = f32_sub(x[1], center);
+            sum[k] = square ? f32_fma(x[0], x[0], sum[k]) : f32_add(sum[k], x[0]);
+            sum[k + 1] = square ? f32_fma(x[1], x[1], sum[k + 1]) : f32_add(sum[k + 1], x[1]);
         }
     }
     for (; i < d; i += 16) {

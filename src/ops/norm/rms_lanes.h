@@ -18,6 +18,7 @@
 typedef struct form {
     int64_t input, residual, weight, out; /* no residual: 0 */
     bool scaled, silu;
+    bool paired; /* input, and residual if there is one, are bf16 and may be taken in pairs */
 } form;
 
 /* One row, and what is the same for all rows of a call. */
@@ -36,16 +37,37 @@ BOLIDE_INLINE f32x16 x_lanes(form f, const row *r, int64_t i, int64_t left) {
     return f.residual ? f32_add(x, lanes_load(r->residual, f.residual, i, left)) : x;
 }
 
+/* x of elements i ... i+31, in an order that depends on f alone. */
+BOLIDE_INLINE void x_pair(form f, const row *r, int64_t i, f32x16 x[2]) {
+    if (!f.paired) {
+        x[0] = x_lanes(f, r, i, 16);
+        x[1] = x_lanes(f, r, i + 16, 16);
+        return;
+    }
+    f32x16 residual[2];
+    bf16_load_pair(dtype_at(r->input, BOLIDE_BF16, i), x);
+    if (f.residual)
+        bf16_load_pair(dtype_at(r->residual, BOLIDE_BF16, i), residual);
+    BOLIDE_UNROLL
+    for (int k = 0; k < 2; k++) {
+        if (f.scaled)
+            x[k] = f32_mul(x[k], r->in_scale);
+        if (f.residual)
+            x[k] = f32_add(x[k], residual[k]);
+    }
+}
+
 /* 1 / sqrt(mean(x^2) + eps). */
 BOLIDE_INLINE float inverse_rms(form f, const row *r, int64_t d, float eps) {
     f32x16 sum[4] = {f32_zero(), f32_zero(), f32_zero(), f32_zero()};
     int64_t i = 0;
     for (; i + 64 <= d; i += 64) {
+        f32x16 x[4];
+        x_pair(f, r, i, x);
+        x_pair(f, r, i + 32, x + 2);
         BOLIDE_UNROLL
-        for (int k = 0; k < 4; k++) {
-            const f32x16 x = x_lanes(f, r, i + 16 * k, 16);
-            sum[k] = f32_fma(x, x, sum[k]);
-        }
+        for (int k = 0; k < 4; k++)
+            sum[k] = f32_fma(x[k], x[k], sum[k]);
     }
     for (; i < d; i += 16) {
         const f32x16 x = x_lanes(f, r, i, d - i);

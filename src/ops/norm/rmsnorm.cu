@@ -18,8 +18,8 @@
 
 #if !defined(SPEC_INPUT) || !defined(SPEC_RESIDUAL) || !defined(SPEC_WEIGHT) ||                    \
     !defined(SPEC_OUT) || !defined(SPEC_FLAGS) || !defined(SPEC_VEC) || !defined(SPEC_THREADS) ||  \
-    !defined(SPEC_PER) || !defined(SPEC_ROWS)
-#error "INPUT RESIDUAL WEIGHT OUT: dtype bits; FLAGS; VEC THREADS PER ROWS: how a row is spread"
+    !defined(SPEC_PER) || !defined(SPEC_ROWS) || !defined(SPEC_RESIDENT)
+#error "INPUT RESIDUAL WEIGHT OUT: dtype bits; FLAGS; VEC THREADS PER ROWS RESIDENT: the layout"
 #endif
 constexpr int64_t INPUT = SPEC_INPUT;
 constexpr int64_t RESIDUAL = SPEC_RESIDUAL; /* 0: none */
@@ -28,10 +28,11 @@ constexpr int64_t OUT = SPEC_OUT;
 constexpr bool SILU = SPEC_FLAGS & BOLIDE__RMSNORM_SILU;
 constexpr bool SCALED = SPEC_FLAGS & BOLIDE__RMSNORM_SCALED;
 constexpr bool BLOCKS = SPEC_FLAGS & BOLIDE__RMSNORM_BLOCKS;
-constexpr int VEC = SPEC_VEC;         /* elements a load: a power of two that divides d */
-constexpr int THREADS = SPEC_THREADS; /* of a row: 8, 16 or a multiple of 32 up to 1024 */
-constexpr int PER = SPEC_PER;         /* chunks a thread: 1, 2, 4; 0: read twice */
-constexpr int ROWS = SPEC_ROWS;       /* of a block: 1, 4, 8, 16 */
+constexpr int VEC = SPEC_VEC;           /* elements a load: a power of two that divides d */
+constexpr int THREADS = SPEC_THREADS;   /* of a row: 8, 16 or a multiple of 32 up to 1024 */
+constexpr int PER = SPEC_PER;           /* chunks a thread: 1, 2, 4; 0: read twice */
+constexpr int ROWS = SPEC_ROWS;         /* of a block: 1, 4, 8, 16 */
+constexpr int RESIDENT = SPEC_RESIDENT; /* blocks of a multiprocessor */
 static_assert(THREADS * ROWS <= 1024 && THREADS * ROWS % 32 == 0, "whole warps");
 static_assert(!BLOCKS || RESIDUAL == INPUT, "block quantisation adds a residual of one dtype");
 
@@ -46,8 +47,9 @@ constexpr int WIDEST = larger(larger((int)sizeof(input_t), (int)sizeof(residual_
 constexpr int CHUNK = 16 / WIDEST;
 static_assert(VEC >= 1 && CHUNK % VEC == 0, "whole loads");
 constexpr int BLOCK = THREADS * ROWS;
-/* 1024 threads have 64 registers each, which is not enough for two rows. */
-constexpr bool AHEAD = BLOCK <= 512;
+/* More than 512 threads, eight chunks of two tensors, and many narrow loads leave no room for a
+ * second row. */
+constexpr bool AHEAD = BLOCK <= 512 && !(RESIDUAL && PER == 4) && (VEC == CHUNK || PER <= 2);
 
 /* Chunk i of a row; elements past the end are zeros. */
 template <class T> pack<T, CHUNK> read_chunk(const T *row, int64_t i, int64_t d) {
@@ -182,22 +184,26 @@ loaded read_row(const row_pointers &row, int64_t i, int64_t d) {
     return l;
 }
 
+using weight_chunk = pack<weight_t, CHUNK>;
+
+/* Unlike a row, the weight is read by every block and stays in L1. */
+weight_chunk read_weight(const bolide__rmsnorm_params &p, int64_t i) {
+    const weight_t *weight = static_cast<const weight_t *>(p.weight);
+    if constexpr (VEC == CHUNK)
+        return i * CHUNK < p.d ? load<weight_chunk>(weight + i * CHUNK) : weight_chunk{};
+    else
+        return read_chunk(weight, i, p.d);
+}
+
 /* Stores chunk i of a row, x in floats. All threads call, for block quantisation takes a maximum
  * over neighbours; d is 0 where there is no row, and then nothing is stored. */
 void finish_chunk(const bolide__rmsnorm_params &p, const row_pointers &row, int64_t number,
-                  int64_t i, int64_t d, const constants &c, float scale, float (&x)[CHUNK]) {
+                  int64_t i, int64_t d, const constants &c, float scale, const weight_chunk &weight,
+                  float (&x)[CHUNK]) {
     if constexpr (RESIDUAL != 0)
         write_chunk(row.residual, i, d, pack_floats<residual_t>(x));
-    const weight_t *weight = static_cast<const weight_t *>(p.weight);
-    pack<weight_t, CHUNK> packed_weight = {};
-    if constexpr (VEC == CHUNK) {
-        if (i * CHUNK < d)
-            packed_weight = load<pack<weight_t, CHUNK>>(weight + i * CHUNK);
-    } else {
-        packed_weight = read_chunk(weight, i, d);
-    }
     float w[CHUNK];
-    unpack(packed_weight, w);
+    unpack(weight, w);
 #pragma unroll
     for (int k = 0; k < CHUNK; k++) {
         x[k] = x[k] * scale * (w[k] + c.bias);
@@ -245,9 +251,15 @@ void rows_in_registers(const bolide__rmsnorm_params &p, float *scratch) {
             next[k] = read_row(from, thread + k * THREADS, there ? p.d : 0);
     };
 
+    /* The weight is under way together with the first row, and kept for all rows. */
     int64_t first = (int64_t)blockIdx.x * ROWS;
-    if (AHEAD)
+    weight_chunk weight[N];
+    if (AHEAD) {
         read(first + group);
+#pragma unroll
+        for (int k = 0; k < N; k++)
+            weight[k] = read_weight(p, thread + k * THREADS);
+    }
     for (; first < p.rows; first += step) {
         const int64_t row = first + group;
         if (!AHEAD)
@@ -274,7 +286,10 @@ void rows_in_registers(const bolide__rmsnorm_params &p, float *scratch) {
                 forget_origin(now[k].input);
                 sum_of(now[k], c, x[k]);
             }
-            finish_chunk(p, to, row, thread + k * THREADS, there ? p.d : 0, c, scale, x[k]);
+            const int i = thread + k * THREADS;
+            if (!AHEAD)
+                weight[k] = read_weight(p, i);
+            finish_chunk(p, to, row, i, there ? p.d : 0, c, scale, weight[k], x[k]);
         }
         if constexpr (THREADS > 32)
             __syncthreads();
@@ -299,15 +314,16 @@ void rows_read_twice(const bolide__rmsnorm_params &p, float *scratch) {
         /* All threads make the same number of turns. */
 #pragma unroll 2
         for (int64_t first = 0; first < chunks; first += THREADS) {
+            const int64_t i = first + threadIdx.x;
             float x[CHUNK];
-            sum_of(read_row(row, first + threadIdx.x, p.d), c, x);
-            finish_chunk(p, row, number, first + threadIdx.x, p.d, c, scale, x);
+            sum_of(read_row(row, i, p.d), c, x);
+            finish_chunk(p, row, number, i, p.d, c, scale, read_weight(p, i), x);
         }
         __syncthreads();
     }
 }
 
-extern "C" __global__ void __launch_bounds__(BLOCK)
+extern "C" __global__ void __launch_bounds__(BLOCK, RESIDENT)
     bolide_rmsnorm(const __grid_constant__ bolide__rmsnorm_params p) {
     __shared__ float scratch[BLOCK / 32];
     if constexpr (PER > 0)

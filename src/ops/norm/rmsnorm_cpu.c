@@ -25,6 +25,22 @@ BOLIDE_INLINE void finish(form f, const row *r, f32x16 rms, int64_t i, int64_t l
     lanes_store(r->out, f.out, i, left, y);
 }
 
+/* The same for elements i ... i+31 where all tensors are bf16. */
+BOLIDE_INLINE void finish_pair(form f, const row *r, f32x16 rms, int64_t i) {
+    f32x16 x[2], w[2];
+    x_pair(f, r, i, x);
+    if (f.residual)
+        bf16_store_pair(dtype_at_mut(r->residual, BOLIDE_BF16, i), x);
+    bf16_load_pair(dtype_at(r->weight, BOLIDE_BF16, i), w);
+    BOLIDE_UNROLL
+    for (int k = 0; k < 2; k++) {
+        x[k] = f32_mul(f32_mul(x[k], rms), f32_add(w[k], r->bias));
+        if (f.silu)
+            x[k] = f32_silu(x[k]);
+    }
+    bf16_store_pair(dtype_at_mut(r->out, BOLIDE_BF16, i), x);
+}
+
 /* The largest finite number of out's dtype where the result is bounded. */
 static float limit_of(const bolide__rmsnorm_params *p) {
     if (!p->out_bounded)
@@ -51,6 +67,8 @@ BOLIDE_INLINE void rows(const bolide__rmsnorm_params *p, int64_t begin, int64_t 
         r.out = bolide__row_at(&p->out, k, p->h);
         const f32x16 rms = f32_set(inverse_rms(f, &r, p->d, p->eps));
         int64_t i = 0;
+        for (; f.paired && f.out == BOLIDE_BF16 && i + 32 <= p->d; i += 32)
+            finish_pair(f, &r, rms, i);
         for (; i + 16 <= p->d; i += 16)
             finish(f, &r, rms, i, 16);
         if (i < p->d)
@@ -67,6 +85,7 @@ BOLIDE_INLINE form with_dtype(form f, int64_t t) {
     f.input = f.weight = t;
     f.residual = f.residual == SAME ? t : f.residual;
     f.out = f.out == SAME ? t : f.out;
+    f.paired = t == BOLIDE_BF16;
     return f;
 }
 

@@ -27,9 +27,23 @@ static layout layout_of(int64_t chunks) {
     return (layout){(int32_t)((chunks + 32 * per - 1) / (32 * per)) * 32, per, 1};
 }
 
-/* Threads of a multiprocessor that are busy at once; with one row loaded ahead they have more bytes
- * on their way than the memory's latency needs. */
-enum { RESIDENT_THREADS = 1536 };
+/* Blocks that a multiprocessor holds at once; the kernel is compiled to fit (its launch bounds),
+ * for a block that had to wait would begin when the others end. The threads follow from the
+ * registers that a thread needs for the present row, the next one and the weight. Rows of 512
+ * values and more then keep 32 KB or more on their way, as the memory's latency asks for. */
+static int64_t resident_blocks(const layout *l, int residual, int32_t arch) {
+    const int32_t most = arch < 80 ? 1024 : arch == 80 || (arch >= 90 && arch < 110) ? 2048 : 1536;
+    int32_t threads = residual      ? (l->per == 1   ? 768
+                                       : l->per == 2 ? 640
+                                                     : 512)
+                      : l->per == 4 ? 640
+                      : l->rows > 1 ? 1152
+                                    : 1024;
+    if (threads > most)
+        threads = most;
+    const int32_t block = l->threads * l->rows;
+    return block < threads ? threads / block : 1;
+}
 
 /* A tensor's address and strides in units of its element: the lowest set bit bounds a load. Strides
  * count even where there is one row. */
@@ -54,6 +68,8 @@ bolide_status bolide__rmsnorm_launch(const bolide__call *call, const bolide__rms
     const uint64_t bits = alignment(&p->input) | alignment(&p->residual) | alignment(&p->out) |
                           alignment(&p->normed) | (uintptr_t)p->weight / (uint64_t)weight_bytes |
                           (uint64_t)p->d | (uint64_t)chunk;
+    const bolide__cuda_limits *limits = bolide__cuda_limits_of(call->ctx);
+    const int64_t resident = resident_blocks(&l, p->residual.data != NULL, limits->arch);
     bolide__spec s = BOLIDE_SPEC("norm/rmsnorm.cu", "bolide_rmsnorm");
     bolide__spec_add(&s, "INPUT", p->input.dtype); /* rmsnorm has one dtype in all four: 3 values */
     bolide__spec_add(&s, "RESIDUAL", p->residual.dtype);
@@ -64,12 +80,12 @@ bolide_status bolide__rmsnorm_launch(const bolide__call *call, const bolide__rms
     bolide__spec_add(&s, "THREADS", l.threads); /* 8, 16, and multiples of 32 up to 1024 */
     bolide__spec_add(&s, "PER", l.per);         /* follows from d, as ROWS does */
     bolide__spec_add(&s, "ROWS", l.rows);
+    bolide__spec_add(&s, "RESIDENT", resident);
     /* Each block has the same number of rows, but for the last. */
     const int32_t block = l.threads * l.rows;
     const int64_t blocks = (p->rows + l.rows - 1) / l.rows;
-    const int64_t resident = bolide__cuda_limits_of(call->ctx)->sm_count *
-                             (int64_t)(block < RESIDENT_THREADS ? RESIDENT_THREADS / block : 1);
-    const int64_t turns = (blocks + resident - 1) / resident;
+    const int64_t at_once = resident * limits->sm_count;
+    const int64_t turns = (blocks + at_once - 1) / at_once;
     const bolide__grid g = {.x = (blocks + turns - 1) / turns, .block = block};
     return bolide__cuda_launch(call, &s, &g, p, sizeof *p);
 }

@@ -260,7 +260,8 @@ BOLIDE_INLINE int64_t gather(selector *s, const select_row *r, const key_range *
                 mass = f64_add(mass, f32_to_f64(f32_keep(over, x)));
             else if (kind == BIN_EXP && mask_any(over))
                 mass = f64_add(mass, f32_to_f64(f32_keep(over, mass16(r, x))));
-            if (mask_any(in))
+            /* Counts look for few values, mass for so many that a branch would be guessed wrong. */
+            if (kind != BIN_COUNT || mask_any(in))
                 count += f32_compress_loose(s->pool + count, mask_and(in, mask_first(n - i)), x);
         }
     }
