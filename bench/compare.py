@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Times problems with `bolide bench`, and the same work in torch on the CPU, in one run.
+"""Times problems with `bolide bench`, and the same work in torch on the CPU or in FlashInfer on a
+GPU, in one run.
 
     bench/compare.py [--ours] [--backend cpu|cuda] [--isa NAME|all] [--threads N] [--rounds N]
                      [FILE|PROBLEM]...
@@ -8,7 +9,8 @@
 Without a file or problem, every file in bench/problems (in bench/problems/cuda for the GPU) is taken. Ours and theirs alternate, and
 medians over the rounds are kept. A peer is whichever of torch's forms is fastest: f32 or bf16,
 eager or compiled, on values of the same distribution. Torch is installed for the measurement only,
-into a virtual environment of its own; with --ours it is not needed.
+into a virtual environment of its own; with --ours it is not needed. On a GPU the Python that runs
+this must have torch and FlashInfer.
 
 One line a problem goes to bench/results/<device>/<family>.jsonl and replaces the line of the same
 problem, instruction set and number of threads. tools/tables.py prints them into the documents.
@@ -84,6 +86,10 @@ def measure(problem, isa, options):
         import peers
 
         calls = peers.calls(problem, options.threads)
+    elif not options.ours:
+        import peers_cuda
+
+        calls = peers_cuda.calls(problem, options.threads)
     lines, times = [], {name: [] for name in calls}
     for _ in range(options.rounds):
         lines.append(measure_ours(problem, isa, options))
