@@ -42,6 +42,7 @@ constexpr bool CAPPED = FLAGS & 4;
 constexpr bool ALIBI = FLAGS & 8;
 constexpr bool WIDE = FLAGS & 16;    /* rows of K and V allow copies of 16 bytes */
 constexpr bool SPECIAL = FLAGS & 32; /* custom mask or multi-item scoring */
+constexpr bool RULED = FLAGS & 128;  /* the schedule is a rule */
 static_assert(D_QK % 8 == 0 && D_VO % 8 == 0 && D_QK <= 256 && D_VO <= 256, "head sizes");
 static_assert(ROWS == 16 || ROWS == 64 || ROWS == 128, "rows of a tile");
 static_assert(KEYS == 16 || KEYS == 32 || KEYS == 64, "keys of a tile");
@@ -67,8 +68,6 @@ constexpr int Q_PIECES = DQ / 8; /* of 16 bytes in a row */
 constexpr int K_PIECES = DQ * KV_BYTES / 16;
 constexpr int V_PIECES = DV * KV_BYTES / 16;
 constexpr bool BENT = CAPPED || ALIBI; /* logits are more than products times a scale */
-/* Addresses of copies under way at once: where sums fill the registers, few. */
-constexpr int COPIES = MT > 1 ? 2 : 4;
 constexpr int RING = STAGES < 4 ? 4 : 8; /* of places: more than STAGES */
 /* Items at hand: those that the ring reaches back to, and LEAD ahead of the look-ups. */
 constexpr int WINDOW = 16, LEAD = 8;
@@ -99,8 +98,9 @@ struct shared_memory {
     alignas(16) unsigned char q[ROWS * Q_ROW];
     alignas(16) unsigned char stage[STAGES][STAGE]; /* KEYS rows of K, as many of V */
     alignas(16) work works[WINDOW];
-    int64_t k_at[RING][KEYS]; /* element of each key's row; −1: no key */
+    int64_t k_at[RING][KEYS]; /* element of each key's row; 0 behind the last key */
     int64_t v_at[RING][KEYS];
+    int32_t keys[RING]; /* of a tile */
     float warp_ml[WARPS][16][2]; /* of shared rows */
     float rows_ml[ROWS][2];      /* of a merge */
     row_facts facts[ROWS];
@@ -145,9 +145,11 @@ uint32_t two_halves(const q_eight &x, int i) {
         return floats_to_halves<half>(to_float(x.at[i]), to_float(x.at[i + 1]));
 }
 
-/* Into its row of shared memory; in the order that 8-bit keys ask for, see attention_tile.cuh. */
+/* Into its row of shared memory, if the tile has it; in the order that 8-bit keys ask for, see attention_tile.cuh. */
 void store_eight(shared_memory &s, const q_eight &x, int i) {
     const int row = i / (DQ / 8), d = i % (DQ / 8) * 8;
+    if (ROWS * DQ / 8 % THREADS != 0 && row >= ROWS)
+        return;
     uint32_t y[4];
 #pragma unroll
     for (int j = 0; j < 4; j++)
@@ -163,30 +165,52 @@ void store_eight(shared_memory &s, const q_eight &x, int i) {
 
 void load_queries(const params &p, const work &w, shared_memory &s) {
     const int32_t rows = packed_rows(p, w, ROWS);
-#pragma unroll 4
-    for (int i = threadIdx.x; i < ROWS * DQ / 8; i += THREADS)
-        store_eight(s, load_eight(p, w, rows, i), i);
+    constexpr int AT_ONCE = smaller(Q_EIGHTS, 4);
+#pragma unroll 1
+    for (int j = 0; j < Q_EIGHTS; j += AT_ONCE) {
+        q_eight x[AT_ONCE];
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; i++)
+            x[i] = load_eight(p, w, rows, (j + i) * THREADS + threadIdx.x);
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; i++)
+            store_eight(s, x[i], (j + i) * THREADS + threadIdx.x);
+    }
 }
 
-/* One side of a tile: rows of D elements. */
+/* One side of a tile: KEYS rows of D elements, of which the first `count` are there. The loops have
+ * a length that the compiler knows, so that a copy costs an address and little more. */
 template <int D, int PIECES>
-void copy_rows(unsigned char *to, const void *from, const int64_t *at) {
+void copy_rows(unsigned char *to, const void *from, const int64_t *at, int32_t count) {
     const kv_elem *base = static_cast<const kv_elem *>(from);
     if constexpr (WIDE) {
         constexpr int WHOLE = D * KV_BYTES / 16;
-#pragma unroll COPIES
-        for (int i = threadIdx.x; i < KEYS * WHOLE; i += THREADS) {
-            const int row = i / WHOLE, piece = i % WHOLE;
-            const int64_t start = at[row];
-            const kv_elem *address = start < 0 ? base : base + start + piece * (16 / KV_BYTES);
-            copy_16(to + spot<PIECES>(row, piece), address, start < 0 ? 0 : 16);
+        constexpr int COPIES = (KEYS * WHOLE + THREADS - 1) / THREADS;
+        constexpr int UNROLL = MT > 1 ? 4 : 16; /* where sums fill the registers, few */
+#pragma unroll UNROLL
+        for (int j = 0; j < COPIES; j++) {
+            const int i = j * THREADS + threadIdx.x;
+            if (KEYS * WHOLE % THREADS != 0 && i >= KEYS * WHOLE)
+                break;
+            /* Where a round of all threads is whole rows, a thread's piece stays the same. */
+            constexpr bool EVEN = THREADS % WHOLE == 0;
+            constexpr int STEP = EVEN ? THREADS / WHOLE : 0;
+            const int row = EVEN ? (int)threadIdx.x / WHOLE + j * STEP : i / WHOLE;
+            const int piece = EVEN ? threadIdx.x % WHOLE : i % WHOLE;
+            const int spot_of = EVEN && STEP % 8 == 0
+                                    ? spot<PIECES>(threadIdx.x / WHOLE, piece) +
+                                          j * STEP * row_bytes<PIECES>()
+                                    : spot<PIECES>(row, piece);
+            copy_16(to + spot_of, base + at[row] + piece * (16 / KV_BYTES), row < count ? 16 : 0);
         }
     } else {
-        for (int i = threadIdx.x; i < KEYS * D; i += THREADS) {
+#pragma unroll 4
+        for (int j = 0; j < KEYS * D / THREADS; j++) {
+            const int i = j * THREADS + threadIdx.x;
             const int row = i / D, d = i % D;
             constexpr int IN_PIECE = 16 / KV_BYTES;
             kv_elem x = {};
-            if (at[row] >= 0)
+            if (row < count)
                 x = base[at[row] + d];
             unsigned char *piece = to + spot<PIECES>(row, d / IN_PIECE);
             reinterpret_cast<kv_elem *>(piece)[d % IN_PIECE] = x;
@@ -195,8 +219,8 @@ void copy_rows(unsigned char *to, const void *from, const int64_t *at) {
 }
 
 void load_tile(const params &p, shared_memory &s, int stage, int slot) {
-    copy_rows<D_QK, K_PIECES>(s.stage[stage], p.k, s.k_at[slot]);
-    copy_rows<D_VO, V_PIECES>(s.stage[stage] + KEYS * K_ROW, p.v, s.v_at[slot]);
+    copy_rows<D_QK, K_PIECES>(s.stage[stage], p.k, s.k_at[slot], s.keys[slot]);
+    copy_rows<D_VO, V_PIECES>(s.stage[stage] + KEYS * K_ROW, p.v, s.v_at[slot], s.keys[slot]);
 }
 
 /* Columns between the head size and whole products are zero. */
@@ -236,6 +260,7 @@ void advance(const params &p, shared_memory &s, cursor &c) {
         fetch_work(p, c.item + LEAD, threadIdx.x, &s.works[(c.item + LEAD) % WINDOW]);
 }
 
+/* Page of this thread's key of a tile; −1 if it has none. */
 int32_t look_up_own(const params &p, const shared_memory &s, const cursor &c) {
     return c.item < s.count && threadIdx.x < KEYS
                ? look_up(p, s.works[c.item % WINDOW], c.key + (int32_t)threadIdx.x)
@@ -245,10 +270,12 @@ int32_t look_up_own(const params &p, const shared_memory &s, const cursor &c) {
 void store_location(const params &p, shared_memory &s, const cursor &c, int slot, int32_t page) {
     if (threadIdx.x >= KEYS)
         return;
-    const location at =
-        locate(p, s.works[c.item % WINDOW], c.key + (int32_t)threadIdx.x, page);
+    const work &w = s.works[c.item % WINDOW];
+    const location at = locate(p, w, c.key + (int32_t)threadIdx.x, page);
     s.k_at[slot][threadIdx.x] = at.k;
     s.v_at[slot][threadIdx.x] = at.v;
+    if (threadIdx.x == 0)
+        s.keys[slot] = c.item < s.count ? w.kv_end - c.key : 0;
 }
 
 #include "ops/attention/attention_write.cuh"
@@ -284,7 +311,7 @@ void begin_stream(const params &p, shared_memory &s, cursor &ahead) {
     load_queries(p, s.works[0], s);
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS)
+extern "C" __global__ void __launch_bounds__(THREADS, 2)
     bolide_attention(const __grid_constant__ bolide__attention_params p) {
     shared_memory &s = *reinterpret_cast<shared_memory *>(dynamic);
     if (work_count(p) == 0)
@@ -312,9 +339,9 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         if constexpr (Q_AHEAD) {
 #pragma unroll
             for (int i = 0; i < Q_EIGHTS; i++) {
-                const int at = i * THREADS + threadIdx.x;
-                if (next && at < ROWS * DQ / 8)
-                    q_next[i] = load_eight(p, then, packed_rows(p, then, ROWS), at);
+                if (next)
+                    q_next[i] = load_eight(p, then, packed_rows(p, then, ROWS),
+                                           i * THREADS + threadIdx.x);
             }
         }
         unsigned char *k = s.stage[n % STAGES], *v = k + KEYS * K_ROW;
@@ -338,11 +365,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         __syncthreads(); /* all are done with Q */
         if constexpr (Q_AHEAD) {
 #pragma unroll
-            for (int i = 0; i < Q_EIGHTS; i++) {
-                const int at = i * THREADS + threadIdx.x;
-                if (at < ROWS * DQ / 8)
-                    store_eight(s, q_next[i], at);
-            }
+            for (int i = 0; i < Q_EIGHTS; i++)
+                store_eight(s, q_next[i], i * THREADS + threadIdx.x);
         } else {
             load_queries(p, then, s);
         }

@@ -20,7 +20,7 @@ enum {
 };
 
 /* The bits of the kernels' FLAGS. */
-enum { PAGED = 1, MASKED = 2, CAPPED = 4, ALIBI = 8, WIDE = 16, SPECIAL = 32, ROPE = 64 };
+enum { PAGED = 1, MASKED = 2, CAPPED = 4, ALIBI = 8, WIDE = 16, SPECIAL = 32, ROPE = 64, RULED = 128 };
 
 /* ---- shared memory, the arithmetic of the kernels' structs ------------------------------------
  */
@@ -48,7 +48,7 @@ static int64_t stage_bytes(const frozen_part *f, int64_t rows, int64_t keys) {
 }
 
 static int64_t shared_bytes(const frozen_part *f, int64_t rows, int64_t keys, int64_t stages) {
-    const int64_t places = (stages < 4 ? 4 : 8) * keys * 2 * (int64_t)sizeof(int64_t);
+    const int64_t places = (stages < 4 ? 4 : 8) * (keys * 16 + 4);
     const int64_t works = WINDOW * (int64_t)sizeof(bolide__attention_work);
     const int64_t sums = warps_of(rows, keys) * 16 * 8 + rows * 20 + 16;
     return rows * row_bytes(padded(f->d_qk) * 2) + stages * stage_bytes(f, rows, keys) + places +
@@ -58,7 +58,7 @@ static int64_t shared_bytes(const frozen_part *f, int64_t rows, int64_t keys, in
 /* attention_float.cu: q, a chunk of 64 by 65, weights, places, the item, rotations, sums. */
 static int64_t float_shared_bytes(const frozen_part *f) {
     return f->d_qk * 16 * 4 + 64 * 65 * 4 + 64 * 16 * 4 + 64 * 16 +
-           (int64_t)sizeof(bolide__attention_work) + (f->d_qk / 2 + 1) * 8 + 16 * 8 + 16;
+           (int64_t)sizeof(bolide__attention_work) + (f->d_qk / 2 + 1) * 8 + 16 * 8 + 32;
 }
 
 /* ---- the choice of a kernel -------------------------------------------------------------------
@@ -147,7 +147,7 @@ static int64_t flags_of(const bolide__attention_params *p, int64_t q_len) {
     const bool window = p->window_left >= 0 && q_len != 1;
     return (p->indices ? PAGED : 0) | (causal || window ? MASKED : 0) |
            (p->soft_cap > 0 ? CAPPED : 0) | (p->flags & BOLIDE__ATTN_ALIBI ? ALIBI : 0) |
-           (p->flags & special ? SPECIAL : 0);
+           (p->flags & special ? SPECIAL : 0) | (p->rule.tiles ? RULED : 0);
 }
 
 static void add_types(bolide__spec *s, const bolide__attention_params *p) {
@@ -172,7 +172,8 @@ static bolide_status run_float(const bolide__call *call, const frozen_part *f,
 /* Where the sums of 128 rows fill the registers, 64 keys go with the plain form only. */
 static bool is_crowded(const frozen_part *f, const bolide__attention_params *p, int64_t flags) {
     return f->tile_rows == 128 && f->keys == 64 &&
-           (p->d_qk > 128 || flags & (CAPPED | ALIBI | SPECIAL) || !(flags & WIDE));
+           ((p->d_qk != 128 && p->d_qk != 64) || (p->d_vo != 128 && p->d_vo != 64) ||
+            flags & (CAPPED | ALIBI | SPECIAL | RULED) || !(flags & WIDE));
 }
 
 static bolide_status run_tensor(const bolide__call *call, const frozen_part *f,

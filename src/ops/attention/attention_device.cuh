@@ -24,7 +24,7 @@ int32_t dealt(int32_t k) {
 }
 
 int32_t work_count(const params &p) {
-    if (!p.rule.tiles)
+    if constexpr (!RULED)
         return p.worker_start[blockIdx.x + 1] - p.worker_start[blockIdx.x];
     const int32_t items = p.rule.tiles * p.rule.pieces;
     const int32_t rounds = items / (int32_t)gridDim.x;
@@ -34,18 +34,22 @@ int32_t work_count(const params &p) {
 /* The item that the rule puts in a place. Pieces that would be empty stay: they count as a slot. */
 work ruled_work(const params &p, int32_t at) {
     const bolide__attention_request &r = p.rule.request;
-    const int32_t t = p.rule.tiles - 1 - at / p.rule.pieces, piece = at % p.rule.pieces;
-    const int64_t row = t * p.tile_rows, group = p.group;
-    const int64_t shift = (int64_t)r.kv_len - r.q_len;
-    const int64_t last = smaller((int64_t)r.q_len - 1, (row + p.tile_rows - 1) / group);
-    int64_t low = 0, high = r.kv_len;
+    const uint32_t pieces = (uint32_t)p.rule.pieces, group = (uint32_t)p.group;
+    const int32_t t = p.rule.tiles - 1 - (int32_t)((uint32_t)at / pieces);
+    const int32_t piece = (int32_t)((uint32_t)at % pieces), row = t * (int32_t)p.tile_rows;
+    const int32_t shift = r.kv_len - r.q_len;
+    const int32_t last =
+        smaller(r.q_len - 1, (int32_t)(((uint32_t)row + (uint32_t)p.tile_rows - 1) / group));
+    int32_t low = 0, high = r.kv_len;
     if (p.flags & BOLIDE__ATTN_CAUSAL)
         high = smaller(high, shift + last + 1);
     if (p.window_left >= 0)
-        low = larger(low, shift + row / group - p.window_left);
-    const int64_t chunk = ceil_div(ceil_div(larger(high - low, (int64_t)0), p.rule.pieces), 64) * 64;
-    low += piece * chunk;
-    high = smaller(high, low + chunk);
+        low = (int32_t)larger(shift + (int32_t)((uint32_t)row / group) - p.window_left, (int64_t)0);
+    /* Whole tiles of keys in each piece. */
+    const uint32_t keys = (uint32_t)larger(high - low, 0);
+    const int32_t chunk = (int32_t)(((keys + pieces - 1) / pieces + 63) / 64 * 64);
+    low = (int32_t)smaller((uint32_t)low + (uint32_t)piece * (uint32_t)chunk, 0x7fffffffu);
+    high = (int32_t)smaller((int64_t)high, (int64_t)low + chunk);
     if (low >= high)
         low = high = 0;
     work w = {};
@@ -53,9 +57,9 @@ work ruled_work(const params &p, int32_t at) {
     w.o_start = r.o_start;
     w.q_len = r.q_len;
     w.kv_len = r.kv_len;
-    w.row = (int32_t)row;
-    w.kv_begin = (int32_t)low;
-    w.kv_end = (int32_t)high;
+    w.row = row;
+    w.kv_begin = low;
+    w.kv_end = high;
     w.slot = p.rule.pieces > 1 ? t * p.rule.pieces + piece : -1;
     w.merge = p.rule.pieces > 1 ? t : -1;
     w.merge_slot = t * p.rule.pieces;
@@ -65,7 +69,7 @@ work ruled_work(const params &p, int32_t at) {
 
 /* Piece `part` (0 to 4) of the k-th item into shared memory, by copies that the caller awaits. */
 void fetch_work(const params &p, int32_t k, int part, work *to) {
-    if (!p.rule.tiles) {
+    if constexpr (!RULED) {
         const work *from = p.works + p.worker_start[blockIdx.x] + k;
         copy_16(reinterpret_cast<char *>(to) + part * 16,
                 reinterpret_cast<const char *>(from) + part * 16, 16);
@@ -190,12 +194,12 @@ int32_t look_up(const params &p, const work &w, int32_t key) {
 }
 
 struct location {
-    int64_t k, v; /* first elements of the rows; −1: no key */
+    int64_t k, v; /* first elements of the rows; 0 for no key */
 };
 
 location locate(const params &p, const work &w, int32_t key, int32_t page) {
     if (page < 0)
-        return {-1, -1};
+        return {0, 0};
     const int64_t row = PAGED ? (uint32_t)key % (uint32_t)p.page_size : key;
     return {page * p.k_page + ((PAGED ? 0 : w.kv_start) + row) * p.k_n + blockIdx.y * p.k_h,
             page * p.v_page + ((PAGED ? 0 : w.v_start) + row) * p.v_n + blockIdx.y * p.v_h};
@@ -228,8 +232,10 @@ place finish(const params &p, const work &w, int32_t row, float m, float l, bool
         p.lse[((int64_t)w.q_start + token) * p.lse_n + head * p.lse_h] =
             p.flags & BOLIDE__ATTN_LSE_BASE_E ? lse * LN2 : lse;
     place to;
-    to.factor =
-        l == 0 ? 0.0f : weight / l * (scale_of(p.v_scale, blockIdx.y) / scale_of(p.o_scale, 0));
+    /* Where there is a key or a sink, the largest of them alone makes l at least 1. */
+    to.factor = l == 0 ? 0.0f
+                       : weight * rcp_fast(l) *
+                             (scale_of(p.v_scale, blockIdx.y) / scale_of(p.o_scale, 0));
     to.out = static_cast<out_elem *>(p.out) + ((int64_t)w.o_start + token) * p.out_n +
              head * p.out_h;
     return to;
