@@ -69,6 +69,8 @@ constexpr int K_PIECES = DQ * KV_BYTES / 16;
 constexpr int V_PIECES = DV * KV_BYTES / 16;
 constexpr bool BENT = CAPPED || ALIBI; /* logits are more than products times a scale */
 constexpr int RING = STAGES < 4 ? 4 : 8; /* of places: more than STAGES */
+/* Slots read at once in a merge: of few rows there are many. */
+constexpr int MERGED_AT_ONCE = SHARED_ROWS ? 16 : 2;
 /* Items at hand: those that the ring reaches back to, and LEAD ahead of the look-ups. */
 constexpr int WINDOW = 16, LEAD = 8;
 static_assert(WINDOW >= LEAD + STAGES + 2, "no item is overwritten while a tile of it is in flight");
@@ -148,7 +150,7 @@ uint32_t two_halves(const q_eight &x, int i) {
 /* Into its row of shared memory, if the tile has it; in the order that 8-bit keys ask for, see attention_tile.cuh. */
 void store_eight(shared_memory &s, const q_eight &x, int i) {
     const int row = i / (DQ / 8), d = i % (DQ / 8) * 8;
-    if (ROWS * DQ / 8 % THREADS != 0 && row >= ROWS)
+    if (row >= ROWS)
         return;
     uint32_t y[4];
 #pragma unroll
@@ -186,7 +188,7 @@ void copy_rows(unsigned char *to, const void *from, const int64_t *at, int32_t c
     if constexpr (WIDE) {
         constexpr int WHOLE = D * KV_BYTES / 16;
         constexpr int COPIES = (KEYS * WHOLE + THREADS - 1) / THREADS;
-        constexpr int UNROLL = MT > 1 ? 4 : 16; /* where sums fill the registers, few */
+        constexpr int UNROLL = MT > 1 ? 2 : 16; /* where sums fill the registers, few */
 #pragma unroll UNROLL
         for (int j = 0; j < COPIES; j++) {
             const int i = j * THREADS + threadIdx.x;
@@ -201,7 +203,8 @@ void copy_rows(unsigned char *to, const void *from, const int64_t *at, int32_t c
                                     ? spot<PIECES>(threadIdx.x / WHOLE, piece) +
                                           j * STEP * row_bytes<PIECES>()
                                     : spot<PIECES>(row, piece);
-            copy_16(to + spot_of, base + at[row] + piece * (16 / KV_BYTES), row < count ? 16 : 0);
+            copy_16<SHARED_ROWS>(to + spot_of, base + at[row] + piece * (16 / KV_BYTES),
+                                 row < count ? 16 : 0);
         }
     } else {
 #pragma unroll 4
@@ -283,13 +286,24 @@ void store_location(const params &p, shared_memory &s, const cursor &c, int slot
 /* Fills the window, looks up the first tiles and starts their copies. Behind the last tile come
  * some without keys, which copy nothing. */
 void begin_stream(const params &p, shared_memory &s, cursor &ahead) {
-    for (int i = threadIdx.x; i < 5 * (LEAD + 1) && i / 5 < s.count; i += THREADS)
-        fetch_work(p, i / 5, i % 5, &s.works[i / 5]);
+    if (threadIdx.x < 5)
+        fetch_work(p, 0, threadIdx.x, &s.works[0]);
+    commit_copies();
+    if (threadIdx.x == 0)
+        s.count = work_count(p);
     for (int i = 0; i < STAGES; i++)
         clear_padding(s.stage[i]);
-    commit_copies();
     wait_copies<0>();
     __syncthreads();
+    if (s.count == 0)
+        return;
+    for (int i = 5 + threadIdx.x; i < 5 * (LEAD + 1) && i / 5 < s.count; i += THREADS)
+        fetch_work(p, i / 5, i % 5, &s.works[i / 5]);
+    commit_copies();
+    if (s.works[0].kv_end - s.works[0].kv_begin <= STAGES * KEYS) {
+        wait_copies<0>(); /* else not before the first tile is there */
+        __syncthreads();
+    }
     ahead = {0, s.works[0].kv_begin};
     cursor at[STAGES];
     int32_t page[STAGES];
@@ -314,13 +328,10 @@ void begin_stream(const params &p, shared_memory &s, cursor &ahead) {
 extern "C" __global__ void __launch_bounds__(THREADS, 2)
     bolide_attention(const __grid_constant__ bolide__attention_params p) {
     shared_memory &s = *reinterpret_cast<shared_memory *>(dynamic);
-    if (work_count(p) == 0)
-        return;
-    if (threadIdx.x == 0)
-        s.count = work_count(p);
-    __syncthreads();
     cursor ahead, now = {0, 0};
     begin_stream(p, s, ahead);
+    if (s.count == 0)
+        return;
     now.key = s.works[0].kv_begin;
     uint32_t n = 0; /* of the tile at hand */
     rows_state r;

@@ -25,7 +25,7 @@ int32_t dealt(int32_t k) {
 
 int32_t work_count(const params &p) {
     if constexpr (!RULED)
-        return p.worker_start[blockIdx.x + 1] - p.worker_start[blockIdx.x];
+        return p.heads[blockIdx.x].count;
     const int32_t items = p.rule.tiles * p.rule.pieces;
     const int32_t rounds = items / (int32_t)gridDim.x;
     return rounds + (dealt(rounds) < items);
@@ -67,10 +67,12 @@ work ruled_work(const params &p, int32_t at) {
     return w;
 }
 
-/* Piece `part` (0 to 4) of the k-th item into shared memory, by copies that the caller awaits. */
+/* Piece `part` (0 to 4) of the k-th item into shared memory, by copies that the caller awaits. The
+ * first item lies beside the worker's count, so that a block has both in one step. */
 void fetch_work(const params &p, int32_t k, int part, work *to) {
     if constexpr (!RULED) {
-        const work *from = p.works + p.worker_start[blockIdx.x] + k;
+        const bolide__attention_head &head = p.heads[blockIdx.x];
+        const work *from = k == 0 ? &head.first : p.works + head.begin + k;
         copy_16(reinterpret_cast<char *>(to) + part * 16,
                 reinterpret_cast<const char *>(from) + part * 16, 16);
     } else if (part == 0) {
@@ -295,16 +297,19 @@ void merge_tile(const params &p, const work &w, int32_t rows, float (&rows_ml)[C
     constexpr int THREADS_HERE = THREADS;
     const int lane = threadIdx.x % 32;
     for (int32_t row = threadIdx.x / 32; row < rows; row += THREADS_HERE / 32) {
-        float m = -INFINITE, l = 0;
-        for (int32_t i = lane; i < w.merge_count; i += 32)
-            m = fmaxf(m, load_written<pack<float, 2>>(
-                             p.partial_ml + 2 * slot_row_of(p, w.merge_slot + i, row))
-                             .at[0]);
+        using two = pack<float, 2>;
+        const float *first = p.partial_ml + 2 * slot_row_of(p, w.merge_slot, row);
+        const int64_t step = 2 * p.h_kv * p.tile_rows; /* from slot to slot */
+        const two own = lane < w.merge_count ? load_written<two>(first + lane * step)
+                                             : two{-INFINITE, 0.0f};
+        float m = own.at[0];
+        for (int32_t i = lane + 32; i < w.merge_count; i += 32)
+            m = fmaxf(m, load_written<two>(first + i * step).at[0]);
         m = lanes_max<32>(m);
-        for (int32_t i = lane; i < w.merge_count; i += 32) {
-            const pack<float, 2> own = load_written<pack<float, 2>>(
-                p.partial_ml + 2 * slot_row_of(p, w.merge_slot + i, row));
-            l += own.at[0] == -INFINITE ? 0.0f : own.at[1] * exp2_fast(own.at[0] - m);
+        float l = own.at[0] == -INFINITE ? 0.0f : own.at[1] * exp2_fast(own.at[0] - m);
+        for (int32_t i = lane + 32; i < w.merge_count; i += 32) {
+            const two other = load_written<two>(first + i * step);
+            l += other.at[0] == -INFINITE ? 0.0f : other.at[1] * exp2_fast(other.at[0] - m);
         }
         l = lanes_sum<32>(l);
         if (lane == 0) {
@@ -318,7 +323,7 @@ void merge_tile(const params &p, const work &w, int32_t rows, float (&rows_ml)[C
         const int32_t row = i / PARTS, column = i % PARTS * 4;
         const float m = rows_ml[row][0];
         float sum[4] = {};
-#pragma unroll 4
+#pragma unroll MERGED_AT_ONCE
         for (int32_t j = 0; j < w.merge_count; j++) {
             const int64_t at = slot_row_of(p, w.merge_slot + j, row);
             const float own = load_written<pack<float, 2>>(p.partial_ml + 2 * at).at[0];
