@@ -167,7 +167,7 @@ void store_eight(shared_memory &s, const q_eight &x, int i) {
 
 void load_queries(const params &p, const work &w, shared_memory &s) {
     const int32_t rows = packed_rows(p, w, ROWS);
-    constexpr int AT_ONCE = smaller(Q_EIGHTS, 4);
+    constexpr int AT_ONCE = MT > 1 ? 2 : smaller(Q_EIGHTS, 4);
 #pragma unroll 1
     for (int j = 0; j < Q_EIGHTS; j += AT_ONCE) {
         q_eight x[AT_ONCE];
