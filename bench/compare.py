@@ -5,7 +5,7 @@
     bench/compare.py [--ours] [--backend cpu|cuda] [--isa NAME|all] [--threads N] [--rounds N]
                      [FILE|PROBLEM]...
 
-Without a file or problem, every file in bench/problems is taken. Ours and theirs alternate, and
+Without a file or problem, every file in bench/problems (in bench/problems/cuda for the GPU) is taken. Ours and theirs alternate, and
 medians over the rounds are kept. A peer is whichever of torch's forms is fastest: f32 or bf16,
 eager or compiled, on values of the same distribution. Torch is installed for the measurement only,
 into a virtual environment of its own; with --ours it is not needed.
@@ -32,10 +32,11 @@ PACKAGES = ["torch", "numpy", "setuptools"]
 ISAS = ["baseline", "avx2", "emu512", "avx512"]
 
 
-def read_problems(words):
+def read_problems(words, backend):
     """Problem strings from the words: files have one a line, anything else is a problem."""
     if not words:
-        words = sorted(str(path) for path in (ROOT / "bench/problems").glob("*.txt"))
+        folder = ROOT / "bench/problems" / ("cuda" if backend == "cuda" else "")
+        words = sorted(str(path) for path in folder.glob("*.txt"))
     problems = []
     for word in words:
         if pathlib.Path(word).is_file():
@@ -46,11 +47,15 @@ def read_problems(words):
     return list(dict.fromkeys(problems))
 
 
+class Failure(Exception):
+    """A sentence; the problem is left out."""
+
+
 def tool(*words):
     """What the tool prints, one JSON object a line."""
     done = subprocess.run([TOOL, *words], stdout=subprocess.PIPE, text=True)
     if done.returncode:
-        sys.exit(f"compare: {TOOL.name} {' '.join(words)} ended with {done.returncode}")
+        raise Failure(f"{TOOL.name} {' '.join(words)} ended with {done.returncode}")
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
@@ -68,7 +73,7 @@ def measure_ours(problem, isa, options):
     words += ["--threads", str(options.threads)] if options.threads else []
     lines = tool(*words, *(["--isa", isa] if isa else []))
     if len(lines) != 1:
-        sys.exit(f"compare: {problem}: lists are not taken here; write a line for each problem")
+        raise Failure(f"{problem}: lists are not taken here; write a line for each problem")
     return lines[0]
 
 
@@ -143,14 +148,22 @@ def main():
         subprocess.run([ROOT / "tools/venv.sh", ENVIRONMENT, *PACKAGES], check=True)
         os.execv(python, [python, __file__, *sys.argv[1:]])
     families = {op["name"]: op["family"] for op in tool("ops", "--json")}
-    for problem, isa in itertools.product(read_problems(options.problem), isas(options.isa)):
-        line = measure(problem, isa, options)
-        keep(line, families[problem.split()[0]])
+    failed = 0
+    problems = read_problems(options.problem, options.backend)
+    for problem, isa in itertools.product(problems, isas(options.isa)):
+        try:
+            line = measure(problem, isa, options)
+        except Failure as failure:
+            print(f"compare: {failure}", file=sys.stderr)
+            failed += 1
+            continue
+        keep(line, families[line["problem"].split()[0]])
         text = f"{line['us']:10.2f} us  {100 * line['share']:5.1f} % of {line['ceiling']}"
         if "ratio" in line:
             text += f"  {line['ratio']:6.2f} x {line['best_peer']}"
         print(f"{text}  {line['problem']}  {line['isa']}", flush=True)
+    return failed > 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -97,7 +97,7 @@ def decode(p):
 
 def prefill(p):
     h_q, h_kv, d, causal = p["h_q"], p["h_kv"], p["d"], bool(p.get("causal", 0))
-    length = p["qo_len"]
+    length = p["n"]
     return randn((1, h_q, length, d), (1, h_kv, length, d), (1, h_kv, length, d)), {
         "sdpa": lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=causal,
                                                                enable_gqa=True)}
@@ -109,7 +109,7 @@ def matmul(p):
 
 
 def logits(p):
-    return randn((p["b"], p["vocab"])), {"softmax": lambda x: torch.softmax(x.float(), -1)}
+    return randn((p["n"], p["v"])), {"softmax": lambda x: torch.softmax(x.float(), -1)}
 
 
 def top_p(p):
@@ -121,7 +121,7 @@ def top_p(p):
         return ids.gather(-1, torch.multinomial(values, 1))
 
     def make(_):
-        return [torch.softmax(torch.randn(p["b"], p["vocab"]), -1)]
+        return [torch.softmax(torch.randn(p["n"], p["v"]), -1)]
 
     return make, {"sort": lambda x: pick(*torch.sort(x, -1, descending=True)),
                   "topk 1024": lambda x: pick(*torch.topk(x, 1024, -1))}

@@ -16,7 +16,7 @@ if [ -z "$model" ]; then
     if [ "$status" = 3 ]; then
         echo "The model's package cannot be reached, so attention over a paged cache runs on generated data instead."
         build/examples/paged_decode &&
-            build/bolide check batch_decode b=4 h_q=8 h_kv=2 d=64 page_size=16 x=f16
+            build/bolide check batch_decode len=33:1:100:64 h_q=8 h_kv=2 d=64 page=16 x=f16
         exit
     fi
     [ "$status" = 0 ] || exit "$status"

@@ -7,6 +7,7 @@
 
 #include <bolide/activation.h>
 #include <bolide/attention.h>
+#include <bolide/cascade.h>
 #include <bolide/core.h>
 #include <bolide/gemm.h>
 #include <bolide/norm.h>

@@ -16,9 +16,9 @@
 //     f32_tanh              2
 //     f32_sigmoid           3
 //     f32_erf               2     f32_erfc: 5, relative, as far as exp(-x^2) is normal
-//     f32_silu              4
-//     f32_gelu              8     relative, also in the far negative tail
-//     f32_gelu_tanh         6     for x >= 0; below, 3 more for each unit of |u|
+//     f32_silu              3
+//     f32_gelu              6     relative, also in the far negative tail
+//     f32_gelu_tanh         2     for x >= 0; below, 3 more for each unit of |u|
 
 #ifndef BOLIDE_CPU_SIMD_MATH_H
 #define BOLIDE_CPU_SIMD_MATH_H

@@ -15,38 +15,17 @@
 #include <time.h>
 
 #include "ops/attention/attention_internal.h"
+#include "prop_attention.h"
 
 enum { MAX_B = 16, H_Q = 4, H_KV = 2, D = 32, PAGE_MAX = 128 };
 
 static int passed, failed, skipped;
-static uint64_t state;
 
 static void check(int ok, const char *what) {
     passed += ok;
     failed += !ok;
     if (!ok)
         printf("FAILED: %s (last error: %s)\n", what, bolide_last_error()->message);
-}
-
-static int64_t between(int64_t low, int64_t high) {
-    state ^= state << 13;
-    state ^= state >> 7;
-    state ^= state << 17;
-    return low + (int64_t)(state % (uint64_t)(high - low + 1));
-}
-
-static float normal(void) {
-    const double u = (double)between(1, 1 << 30) / (1 << 30);
-    return (float)(sqrt(-2 * log(u)) *
-                   cos(6.283185307179586 * (double)between(0, 1 << 30) / (1 << 30)));
-}
-
-static bolide_tensor tensor(void *data, int64_t dtype, int32_t ndim, int64_t *shape) {
-    return (bolide_tensor){.data = data,
-                           .device = {BOLIDE_CPU, 0},
-                           .ndim = ndim,
-                           .dtype = bolide_dtype_of(dtype),
-                           .shape = shape};
 }
 
 /* ---- a batch of requests with their own keys and values ---------------------------------------

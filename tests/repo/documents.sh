@@ -33,6 +33,15 @@ files '*.md' | xargs grep -ohE '(^|`)make [a-z-]+' | sed 's/.*make //' | sort -u
         grep -qE "^$goal:" Makefile || echo "make $goal is named in a document and does not exist"
     done | verdict "documents: goals"
 
+# Problems for measuring: each names an operator, and the headline takes its lines from the others.
+cat bench/problems/*.txt bench/problems/*/*.txt | grep -v '^#' | cut -d' ' -f1 | sort -u |
+    while read -r op; do operators | grep -qx "$op" || echo "bench/problems: $op"; done |
+    verdict "documents: problems name operators"
+grep -v '^#' bench/problems/headline.txt | while read -r problem; do
+    [ "$(cat bench/problems/*.txt bench/problems/*/*.txt | grep -cxF "$problem")" -gt 1 ] ||
+        echo "bench/problems/headline.txt: $problem is in no other file"
+done | verdict "documents: the headline problems"
+
 # ADRs are numbered without gaps, each number once.
 files 'docs/adr/*.md' | sed 's|.*/\([0-9]*\)-.*|\1|' | sort | uniq -d |
     verdict "documents: numbers of decisions"

@@ -60,7 +60,7 @@ static void check_row(const char *op, const bolide_param *row, size_t args_size)
         break;
     case BOLIDE_KIND_ENUM:
         expect((row->i64 >= 0 && row->i64 < choice_count(row->choices)) ||
-                   row->flags & BOLIDE_OPTIONAL,
+                   row->i64 == BOLIDE_NO_INT,
                op, row->name, "its default is none of its choices");
         break;
     default:

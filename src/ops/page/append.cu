@@ -52,8 +52,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     const int64_t index = (int64_t)blockIdx.x * THREADS + threadIdx.x;
     if (index >= p.nnz * all_vecs)
         return;
-    const int64_t token =
-        index <= 0xffffffffll ? (uint32_t)index / all_vecs : index / all_vecs;
+    const int64_t token = index <= 0xffffffffll ? (uint32_t)index / all_vecs : index / all_vecs;
     uint32_t i = (uint32_t)(index - token * all_vecs);
     const bool key = i < key_vecs;
     const bolide__append_side &s = p.side[key ? 0 : 1];

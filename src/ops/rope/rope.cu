@@ -12,9 +12,9 @@
 #if !defined(SPEC_DT) || !defined(SPEC_VEC) || !defined(SPEC_TOKENS) || !defined(SPEC_INTERLEAVE)
 #error "DT: dtype bit, VEC: elements a load, TOKENS: of a block, INTERLEAVE: 0 or 1"
 #endif
-constexpr int64_t DT = SPEC_DT;                /* F16, BF16, F32 */
-constexpr int VEC = SPEC_VEC;                  /* 1, 2, 4, 8 */
-constexpr int TOKENS = SPEC_TOKENS;            /* 1, 4 */
+constexpr int64_t DT = SPEC_DT;     /* F16, BF16, F32 */
+constexpr int VEC = SPEC_VEC;       /* 1, 2, 4, 8 */
+constexpr int TOKENS = SPEC_TOKENS; /* 1, 4 */
 constexpr bool INTERLEAVE = SPEC_INTERLEAVE;
 constexpr int THREADS = 256;
 static_assert(DT == F16 || DT == BF16 || DT == F32, "a float type");

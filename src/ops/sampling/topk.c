@@ -275,7 +275,7 @@ static bolide_status varlen_check(const bolide__call *call) {
 #define TOPK_OP(op, rows_of_it, checks, backend, text)                                             \
     const bolide_op bolide_op_##op = {                                                             \
         .name = #op,                                                                               \
-        .family = "topk",                                                                          \
+        .family = "sampling",                                                                      \
         .doc = text,                                                                               \
         .run = BOLIDE_ENTRY(bolide_##op##_args, rows_of_it),                                       \
         .check = checks,                                                                           \
