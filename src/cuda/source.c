@@ -74,7 +74,7 @@ static const char *find_text(const char *name) {
     if (bolide__environment()->kernel_dir) {
         const int device = ends_with(name, ".cu") || ends_with(name, ".cuh") ||
                            (strncmp(name, "ops/", 4) == 0 && ends_with(name, ".h")) ||
-                           (strncmp(name, "core/", 5) == 0 && ends_with(name, "_internal.h"));
+                           ends_with(name, "_internal.h");
         return device ? read_checkout(name) : NULL;
     }
     for (int i = 0; i < bolide__embedded_count; i++) {
