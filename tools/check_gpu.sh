@@ -18,7 +18,7 @@ count() {
     shift
     echo "== $name"
     { "$@" && echo 0 >"$log.status" || echo $? >"$log.status"; } 2>&1 | tee "$log"
-    counts=$(grep -oE '[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped' "$log" | tail -n 1)
+    counts=$(grep -aoE '[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped' "$log" | tail -n 1)
     status=$(cat "$log.status")
     rm -f "$log.status"
     # shellcheck disable=SC2086 # six words

@@ -31,8 +31,24 @@ template <class P> __forceinline__ P load(const void *address) {
     return *static_cast<const P *>(address);
 }
 
+/* To global memory, in one instruction: left to itself the compiler may write a pack element by
+ * element, which L2 pays for with as many requests. */
 template <class P> __forceinline__ void store(void *address, const P &value) {
-    *static_cast<P *>(address) = value;
+    if constexpr (sizeof(P) == 16) {
+        const words<16> w = bits_as<words<16>>(value);
+        asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(address), "r"(w.a), "r"(w.b),
+                     "r"(w.c), "r"(w.d)
+                     : "memory");
+    } else if constexpr (sizeof(P) == 8) {
+        const words<8> w = bits_as<words<8>>(value);
+        asm volatile("st.global.v2.u32 [%0], {%1, %2};" ::"l"(address), "r"(w.a), "r"(w.b)
+                     : "memory");
+    } else if constexpr (sizeof(P) == 4) {
+        const words<4> w = bits_as<words<4>>(value);
+        asm volatile("st.global.u32 [%0], %1;" ::"l"(address), "r"(w.a) : "memory");
+    } else {
+        *static_cast<P *>(address) = value;
+    }
 }
 
 /* Read once: not kept in L1, and L2 fetches whole 256 bytes where the chip can be told so. */
