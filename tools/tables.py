@@ -3,7 +3,7 @@
 #
 # Writes the generated parts of the documents: tools/tables.py [--check] [TOOL]
 # A part lies between "<!-- begin NAME -->" and "<!-- end NAME -->". The table of operators comes
-# from `TOOL ops --json` (build/bolide), tables of speed from bench/results/*/*.jsonl, examples from
+# from `TOOL ops --json` (build/bolide), that of parameters from `TOOL coverage --json`, tables of speed from bench/results/*/*.jsonl, examples from
 # their sources. With --check nothing is written; it prints what is out of step, and a line of counts.
 
 import json
@@ -38,6 +38,22 @@ def operators(tool):
     cpu = sum(bool(op["cpu"]) for op in ops)
     cuda = sum(bool(op["cuda"]) for op in ops)
     lines += ["", f"{len(ops)} operators: {cpu} on the CPU, {cuda} on CUDA."]
+    return lines
+
+
+def coverage(tool):
+    """Parameters of FlashInfer's functions that an operator stands for, by family and fate."""
+    text = subprocess.run([tool, "coverage", "--json"], check=True, capture_output=True,
+                          text=True).stdout
+    entries = [entry for entry in map(json.loads, text.splitlines()) if "param" in entry]
+    kinds = ["honoured", "python", "always", "hint", "refused", "later", "missing"]
+    lines = ["| family | functions | parameters | " + " | ".join(kinds) + " |",
+             "|---|---|---|" + "---|" * len(kinds)]
+    for family in sorted({entry["family"] for entry in entries}) + ["all"]:
+        here = [entry for entry in entries if family in ("all", entry["family"])]
+        counts = [sum(entry["status"] == kind for entry in here) for kind in kinds]
+        numbers = [len({entry["name"] for entry in here}), len(here)] + counts
+        lines.append(f"| {family} | " + " | ".join(map(str, numbers)) + " |")
     return lines
 
 
@@ -91,6 +107,8 @@ def part(name, tool):
     """The lines of a generated part; None if the tool that it needs is not built."""
     if name == "operators":
         return operators(tool) if pathlib.Path(tool).exists() else None
+    if name == "coverage":
+        return coverage(tool) if pathlib.Path(tool).exists() else None
     if name == "results":
         return speed(headline=True)
     if name == "all results":
