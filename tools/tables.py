@@ -13,7 +13,7 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-DOCUMENTS = ["README.md", "docs/speed.md"]
+DOCUMENTS = ["README.md", "docs/speed.md", "docs/attention.md"]
 NEEDED = {
     "problem": str, "device": str, "isa": str, "threads": int, "date": str, "commit": str,
     "us": (int, float), "us_min": (int, float), "spread": (int, float), "bytes": (int, float),
@@ -54,6 +54,32 @@ def coverage(tool):
         counts = [sum(entry["status"] == kind for entry in here) for kind in kinds]
         numbers = [len({entry["name"] for entry in here}), len(here)] + counts
         lines.append(f"| {family} | " + " | ".join(map(str, numbers)) + " |")
+    return lines
+
+
+def lse(tool):
+    """Base of the log-sum-exp that each operator gives or takes, and FlashInfer's names for it."""
+    def ask(command):
+        text = subprocess.run([tool, command, "--json"], check=True, capture_output=True,
+                              text=True).stdout
+        return [json.loads(line) for line in text.splitlines()]
+
+    names = {}
+    for entry in ask("coverage"):
+        if entry.get("param") in ("return_lse", "lse", "s_a", "s"):
+            names.setdefault(entry["op"], {})[entry["name"]] = None
+    lines = ["| operator | argument | base | natural logarithm | FlashInfer's names |",
+             "|---|---|---|---|---|"]
+    for op in ask("ops"):
+        rows = [row["name"] for row in op["run"]]
+        states = [row for row in rows if row in ("lse", "s", "s_a", "s_b", "s_other", "s_merged")]
+        if not states or op["family"] not in ("attention", "cascade"):
+            continue
+        option = "return_lse_base_on_e"
+        words = ", ".join(f"`{row}`" for row in states)
+        shown = ", ".join(f"`{name}`" for name in names.get(op["name"], {}))
+        lines.append(f"| `{op['name']}` | {words} | 2 | "
+                     f"{f'`{option}`' if option in rows else 'no'} | {shown} |")
     return lines
 
 
@@ -109,6 +135,8 @@ def part(name, tool):
         return operators(tool) if pathlib.Path(tool).exists() else None
     if name == "coverage":
         return coverage(tool) if pathlib.Path(tool).exists() else None
+    if name == "lse":
+        return lse(tool) if pathlib.Path(tool).exists() else None
     if name == "results":
         return speed(headline=True)
     if name == "all results":
