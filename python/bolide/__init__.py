@@ -11,6 +11,7 @@ import importlib
 
 from . import _dtypes, _library, _missing
 from ._binding import batch_invariant
+from ._coverage import coverage
 from ._library import BusyError
 from .activation import gelu_and_mul, gelu_tanh_and_mul, silu_and_mul
 from .cascade import merge_state, merge_state_in_place, merge_states
