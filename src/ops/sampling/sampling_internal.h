@@ -54,6 +54,23 @@ enum {
     BOLIDE__SAMPLE_VOCAB = (1 << 22) - 1
 };
 
+/* Of the GPU kernels. */
+enum {
+    BOLIDE__ROW_THREADS = 512, /* of a block */
+    BOLIDE__ROW_BLOCKS = 16,   /* the most blocks of a row */
+    BOLIDE__ROW_BINS = 2048,   /* of a radix step */
+    BOLIDE__ROW_POOL = 4096,   /* values that are set aside */
+    BOLIDE__ROW_ROOM = 32768   /* bytes of shared memory of a selection */
+};
+
+/* What a GPU kernel takes the values of a row for: select.h has the same kinds. */
+typedef enum bolide__row_kind {
+    BOLIDE__ROW_PROBS,
+    BOLIDE__ROW_LOGITS,
+    BOLIDE__ROW_SCORES,
+    BOLIDE__ROW_RESIDUAL
+} bolide__row_kind;
+
 /* A number or a tensor of numbers, one a row or one for all. */
 typedef struct bolide__per_row {
     const void *data; /* [1] or [b]; NULL: the number */
@@ -152,6 +169,12 @@ typedef struct bolide__topk_params {
 } bolide__topk_params;
 
 #ifndef __CUDACC_RTC__
+
+bolide_status bolide__sample_launch(const bolide__call *call, const bolide__sample_params *p);
+bolide_status bolide__gumbel_launch(const bolide__call *call, const bolide__sample_params *p);
+bolide_status bolide__renorm_launch(const bolide__call *call, const bolide__renorm_params *p);
+bolide_status bolide__speculative_launch(const bolide__call *call,
+                                         const bolide__speculative_params *p);
 
 /* arg is the parameter struct; items are rows. */
 BOLIDE_CPU_KERNEL(sample_rows, (void *arg, int64_t begin, int64_t end, int worker));
