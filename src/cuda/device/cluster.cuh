@@ -20,12 +20,22 @@ template <int CLUSTER> __forceinline__ int cluster_rank() {
     }
 }
 
+/* The two halves of a barrier, for work between them; nothing for a single block. */
+template <int CLUSTER> __forceinline__ void cluster_arrive() {
+    if constexpr (CLUSTER > 1)
+        asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+}
+
+template <int CLUSTER> __forceinline__ void cluster_wait() {
+    if constexpr (CLUSTER > 1)
+        asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+
 /* All threads of the cluster arrive, and what they wrote before is seen by all behind it. */
 template <int CLUSTER> __forceinline__ void cluster_sync() {
     if constexpr (CLUSTER > 1) {
-        asm volatile("barrier.cluster.arrive.release.aligned;\n\t"
-                     "barrier.cluster.wait.acquire.aligned;" ::
-                         : "memory");
+        cluster_arrive<CLUSTER>();
+        cluster_wait<CLUSTER>();
     } else {
         __syncthreads();
     }
@@ -40,7 +50,7 @@ __forceinline__ uint32_t peer_address(const void *p, int rank) {
     return at;
 }
 
-struct two_words {
+struct alignas(16) two_words {
     uint64_t a, b;
 };
 
@@ -56,6 +66,16 @@ template <int CLUSTER> __forceinline__ two_words load_peer(const two_words *p, i
     } else {
         return *p;
     }
+}
+
+/* Pushing is far cheaper than fetching: nobody waits for a store. */
+template <int CLUSTER> __forceinline__ void store_peer(two_words *p, int rank, two_words w) {
+    if constexpr (CLUSTER > 1)
+        asm volatile("st.shared::cluster.v2.u64 [%0], {%1, %2};" ::"r"(peer_address(p, rank)),
+                     "l"(w.a), "l"(w.b)
+                     : "memory");
+    else
+        *p = w;
 }
 
 template <int CLUSTER> __forceinline__ void store_peer(float *p, int rank, float x) {

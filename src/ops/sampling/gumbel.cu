@@ -11,7 +11,7 @@ using params = bolide__sample_params;
 
 static_assert(LOGITS && !CACHED, "logits are read once");
 
-constexpr int AHEAD = 4; /* vectors that a lane loads at a time */
+constexpr int AHEAD = 2; /* vectors that a lane loads at a time */
 
 /* The best of a lane, and of its warp. */
 struct contest {
@@ -58,13 +58,6 @@ __forceinline__ uint64_t rank_of(const contest &c) {
     return (uint64_t)key_of(c.score) << 32 | (uint32_t)~c.id;
 }
 
-__forceinline__ uint64_t warp_largest(uint64_t x) {
-#pragma unroll
-    for (int step = 16; step > 0; step /= 2)
-        x = larger(x, (uint64_t)__shfl_xor_sync(0xffffffffu, x, step));
-    return x;
-}
-
 /* Vectors begin at the row here, for four elements share a block of random words. */
 __forceinline__ void compete(contest &c, const row_view &r, bool aligned, uint64_t seed,
                              uint64_t offset, int64_t out) {
@@ -94,7 +87,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
     const int64_t from = p.indices ? id_at(p.indices, p.indices_dtype, out) : out;
     const bool outside = from < 0 || from >= p.n;
     const input_t *row = static_cast<const input_t *>(p.input) + (outside ? 0 : from * p.input_n);
-    exchange board = {&shown, 0};
+    exchange board;
+    board.open(&shown);
     contest c;
     if (!outside) {
         row_view r = open_row(nullptr, nullptr, p.v, nullptr);
@@ -102,12 +96,17 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
         compete(c, r, (uintptr_t)row % sizeof(raw_t) == 0, (uint64_t)row_int(p.seed, out),
                 (uint64_t)row_int(p.offset, out), out);
     }
-    uint64_t best = 0;
-    board.show(warp_largest(rank_of(c)), 0, [&](two_words w, int) { best = larger(best, w.a); });
-    best = warp_largest(best);
+    uint64_t best = rank_of(c);
+#pragma unroll
+    for (int step = 16; step > 0; step /= 2)
+        best = larger(best, (uint64_t)__shfl_xor_sync(0xffffffffu, best, step));
+    best = board
+               .meet({best, 0}, {0, 0},
+                     [](two_words x, two_words y) {
+                         return two_words{larger(x.a, y.a), 0};
+                     })
+               .all.a;
     if (cluster_rank<CLUSTER>() == 0 && threadIdx.x == 0)
         put_id(p.samples, p.id_dtype, out, (int64_t)(uint32_t)~best);
-    /* No block leaves while a peer may read what it shows. */
-    if constexpr (CLUSTER > 1)
-        cluster_sync<CLUSTER>();
+    board.close();
 }

@@ -4,8 +4,8 @@
 // blocks of a cluster hold the row (row_view.cuh), so memory sees one read and one write; that
 // traffic is the limit.
 
-#include "ops/sampling/row_select.cuh"
 #include "ops/sampling/row_draw.cuh"
+#include "ops/sampling/row_select.cuh"
 
 using params = bolide__renorm_params;
 
@@ -18,7 +18,7 @@ template <class F>
 __forceinline__ void write_row(const row_view &r, const params &p, int64_t row, F f) {
     out_t *out = static_cast<out_t *>(p.out) + row * p.out_n - r.lead;
     const bool aligned = (uintptr_t)out % sizeof(pack<out_t, 4>) == 0;
-    walk(r, [&](const float (&x)[4], int j) {
+    walk(r, [&](const float(&x)[4], int j) {
         const int at = 4 * j;
         float y[4];
 #pragma unroll
@@ -86,8 +86,8 @@ __forceinline__ void renorm(row_view &r, exchange &e, const params &p, int64_t r
 }
 
 /* Values that stay are stored as they came, bit for bit: widening and back changes nothing. */
-__forceinline__ void mask(row_view &r, exchange &e, const params &p, int64_t row,
-                          select_room *room, select_state *state) {
+__forceinline__ void mask(row_view &r, exchange &e, const params &p, int64_t row, select_room *room,
+                          select_state *state) {
     const int64_t k = row_int(p.limit, row);
     const row_stats s = read_row(r, e, k > 16 * PARTS);
     const mass_unit u = {};
@@ -103,7 +103,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
     __shared__ boards shown;
     const int64_t row = blockIdx.x / CLUSTER;
     const input_t *input = static_cast<const input_t *>(p.input) + row * p.input_n;
-    exchange board = {&shown, 0};
+    exchange board;
+    board.open(&shown);
     if constexpr (LOGITS) {
         row_view r = open_row(input, nullptr, p.v, reinterpret_cast<float *>(memory));
         softmax(r, board, p, row);
@@ -116,7 +117,5 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
         else
             renorm(r, board, p, row, room, &state);
     }
-    /* No block leaves while a peer may read what it shows. */
-    if constexpr (CLUSTER > 1)
-        cluster_sync<CLUSTER>();
+    board.close();
 }

@@ -41,7 +41,7 @@ __forceinline__ uint64_t uniform53(const bolide__per_row &seed, const bolide__pe
 __forceinline__ int find_mass(const row_view &r, float least, mass_unit u, uint64_t sum,
                               uint64_t goal) {
     int found = -1;
-    walk<1>(r, [&](const float (&x)[4], int j) {
+    walk<1>(r, [&](const float(&x)[4], int j) {
         if (found >= 0)
             return;
         uint64_t mass[4], own = 0;
@@ -72,14 +72,14 @@ __forceinline__ int find_mass(const row_view &r, float least, mass_unit u, uint6
 /* The first element of this warp that is >= least, or -1. The same in all lanes. */
 __forceinline__ int find_value(const row_view &r, float least) {
     int found = -1;
-    walk<1>(r, [&](const float (&x)[4], int j) {
+    walk<1>(r, [&](const float(&x)[4], int j) {
         if (found >= 0)
             return;
         int id = -1;
 #pragma unroll
         for (int i = 3; i >= 0; i--)
-            id = x[i] >= least && 4 * j + i >= r.lead && 4 * j + i < r.end ? 4 * j + i - r.lead
-                                                                            : id;
+            id =
+                x[i] >= least && 4 * j + i >= r.lead && 4 * j + i < r.end ? 4 * j + i - r.lead : id;
         const uint32_t lanes = __ballot_sync(0xffffffffu, id >= 0);
         if (lanes)
             found = __shfl_sync(0xffffffffu, id, __ffs(lanes) - 1);
@@ -90,15 +90,11 @@ __forceinline__ int find_value(const row_view &r, float least) {
 /* The first element of the row that is >= least; length of the row if there is none. */
 __forceinline__ int first_of_row(const row_view &r, exchange &e, float least) {
     const int own = find_value(r, least);
-    int first = r.end - r.lead;
-    e.show((uint64_t)(uint32_t)own, 0, [&](two_words w, int) {
-        const int id = (int)(uint32_t)w.a;
-        first = id >= 0 ? smaller(first, id) : first;
-    });
-#pragma unroll
-    for (int step = 16; step > 0; step /= 2)
-        first = smaller(first, __shfl_xor_sync(0xffffffffu, first, step));
-    return first;
+    const uint64_t none = (uint64_t)(r.end - r.lead);
+    return (int)
+        e.meet({own < 0 ? none : (uint64_t)own, 0}, {none, 0}, [](two_words x, two_words y) {
+             return two_words{smaller(x.a, y.a), 0};
+         }).all.a;
 }
 
 /* Draws from the masses of values >= least, of which this warp has `own`: done(id) is called by one

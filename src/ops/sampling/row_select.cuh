@@ -18,7 +18,7 @@
 #include "ops/sampling/row_view.cuh"
 
 constexpr int BINS = BOLIDE__ROW_BINS, POOL = BOLIDE__ROW_POOL;
-constexpr int GUESS_BINS = 1024, OWN_POOL = POOL / WARPS;
+constexpr int GUESS_BINS = 2 * THREADS, OWN_POOL = POOL / WARPS;
 /* Up to so many values in a row, or kept so far, everything is set aside. */
 constexpr int FEW = 3840, FEW_KEPT = 2048;
 constexpr float LEAST_PROB = __builtin_bit_cast(float, 1u);
@@ -33,13 +33,16 @@ struct alignas(16) select_room {
         float own[WARPS][OWN_POOL]; /* what each warp has set aside */
     };
     union {
-        float pool[POOL];            /* what all have, in the first block */
-        uint32_t guess[GUESS_BINS];
+        float pool[POOL]; /* what all have, in the first block */
+        struct {
+            uint32_t guess[GUESS_BINS];                           /* of this block */
+            uint32_t part[GUESS_BINS / CLUSTER], sum[GUESS_BINS]; /* of all: some bins, all bins */
+        };
     };
 };
 
 struct select_state {
-    two_words outcome; /* key and whether it was found, of the first block */
+    two_words outcome; /* key and whether it was found: pushed by the first block */
     uint64_t part[WARPS], above;
     float mass_part[WARPS];
     int bin, low_bin, high_bin;
@@ -62,10 +65,10 @@ __forceinline__ void put(select_room *room, uint32_t bin, float x, mass_unit u) 
 }
 
 /* Sums of this thread's four bins, the highest first; of all blocks if WIDE. */
-template <bool WIDE>
-__forceinline__ void read_bins(select_room *room, uint64_t (&sum)[4]) {
+template <bool WIDE> __forceinline__ void read_bins(select_room *room, uint64_t (&sum)[4]) {
     const int at = BINS - 4 - 4 * (int)threadIdx.x;
     sum[0] = sum[1] = sum[2] = sum[3] = 0;
+#pragma unroll 1
     for (int rank = 0; rank < (WIDE ? CLUSTER : 1); rank++) {
         const two_words *l = reinterpret_cast<const two_words *>(&room->low[at]);
         const two_words *h = reinterpret_cast<const two_words *>(&room->high[at]);
@@ -91,10 +94,15 @@ __forceinline__ void find_bin(select_state *state, const uint64_t (&sum)[4], uin
     const int lane = lane_of_warp();
     above += warp_total(lane < warp_of_block() ? state->part[lane % WARPS] : 0) + upto - own;
     if (above < want && above + own >= want) {
-        int i = 0;
-        while (above + sum[i] < want)
-            above += sum[i++];
-        state->bin = BINS - 1 - 4 * (int)threadIdx.x - i;
+        int bin = BINS - 1 - 4 * (int)threadIdx.x;
+        bool here = true;
+#pragma unroll
+        for (int i = 0; i < 3; i++) {
+            here = here && above + sum[i] < want;
+            above += here ? sum[i] : 0;
+            bin -= here;
+        }
+        state->bin = bin;
         state->above = above;
     }
     __syncthreads();
@@ -207,7 +215,7 @@ __forceinline__ int take_sample(const row_view &r, select_room *room, const S &s
         }
     };
     if (r.end - r.lead < 32768) {
-        walk<1>(r, [&](const float (&x)[4], int) {
+        walk<1>(r, [&](const float(&x)[4], int) {
 #pragma unroll
             for (int i = 0; i < 4; i++)
                 offer(x[i]);
@@ -223,21 +231,41 @@ __forceinline__ int take_sample(const row_view &r, select_room *room, const S &s
     return 4;
 }
 
+/* Adds up the bins of all blocks: each block the same few bins of its peers, which it then pushes
+ * to them. */
+__forceinline__ void add_bins(select_room *room) {
+    cluster_sync<CLUSTER>();
+    if constexpr (CLUSTER > 1) {
+        constexpr int VECTORS = GUESS_BINS / 4, OWN = VECTORS / CLUSTER;
+        const int peer = (int)threadIdx.x / OWN, at = (int)threadIdx.x % OWN;
+        const int first = cluster_rank<CLUSTER>() * OWN + at;
+        if (threadIdx.x < VECTORS) {
+            const two_words w =
+                load_peer<CLUSTER>(reinterpret_cast<two_words *>(room->guess) + first, peer);
+            atomicAdd(&room->part[4 * at], (uint32_t)w.a);
+            atomicAdd(&room->part[4 * at + 1], (uint32_t)(w.a >> 32));
+            atomicAdd(&room->part[4 * at + 2], (uint32_t)w.b);
+            atomicAdd(&room->part[4 * at + 3], (uint32_t)(w.b >> 32));
+        }
+        __syncthreads();
+        if (threadIdx.x < VECTORS)
+            store_peer<CLUSTER>(reinterpret_cast<two_words *>(room->sum) + first, peer,
+                                reinterpret_cast<two_words *>(room->part)[at]);
+        cluster_sync<CLUSTER>();
+    }
+}
+
 /* Which bins hold the target: state->low_bin, and high_bin above which everything counts; 1,024
  * and -1 if the sample cannot tell. */
 template <bool MASS, class S>
 __forceinline__ void judge_sample(const select_room *room, select_state *state, const S &scale,
                                   int share, float target) {
     const bool here = threadIdx.x < GUESS_BINS / 4;
+    const uint32_t *bins = CLUSTER > 1 ? room->sum : room->guess;
     uint32_t count[4] = {};
-    for (int rank = 0; here && rank < CLUSTER; rank++) {
-        const two_words w = load_peer<CLUSTER>(
-            reinterpret_cast<const two_words *>(&room->guess[4 * threadIdx.x]), rank);
-        count[0] += (uint32_t)w.a;
-        count[1] += (uint32_t)(w.a >> 32);
-        count[2] += (uint32_t)w.b;
-        count[3] += (uint32_t)(w.b >> 32);
-    }
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        count[i] = here ? bins[4 * threadIdx.x + i] : 0;
     float weight[4], own = 0.0f;
 #pragma unroll
     for (int i = 0; i < 4; i++) {
@@ -285,17 +313,20 @@ __forceinline__ void judge_sample(const select_room *room, select_state *state, 
 template <bool MASS>
 __forceinline__ span guess(const row_view &r, select_room *room, select_state *state,
                            const row_stats &s, float target, float floor) {
-    guess_scale<!MASS && (LOGITS || SCORES)> scale = {s.max, 0.0f, 0.0f};
-    if constexpr (!MASS && (LOGITS || SCORES)) {
+    constexpr bool LINEAR = !MASS && (LOGITS || SCORES || RANKED);
+    guess_scale<LINEAR> scale = {s.max, 0.0f, 0.0f};
+    if constexpr (LINEAR) {
         scale.step = (s.max - s.low) * (1.0f / (GUESS_BINS - 1));
         scale.inverse = 1.0f / scale.step;
         floor = fmaxf(floor, s.low);
     }
     for (int i = threadIdx.x; i < GUESS_BINS; i += THREADS)
         room->guess[i] = 0;
+    if (threadIdx.x < GUESS_BINS / CLUSTER)
+        room->part[threadIdx.x] = 0;
     __syncthreads();
     const int share = take_sample(r, room, scale, floor);
-    cluster_sync<CLUSTER>();
+    add_bins(room);
     judge_sample<MASS>(room, state, scale, share, target);
     const int low = state->low_bin, high = state->high_bin;
     /* Infinite values spoil a linear scale; then there is no guess. */
@@ -316,7 +347,7 @@ __forceinline__ uint64_t gather(const row_view &r, select_room *room, span s, ma
     mass_sum sum;
     uint32_t above = 0;
     count = 0;
-    walk(r, [&](const float (&x)[4], int) {
+    walk(r, [&](const float(&x)[4], int) {
         bool in[4];
         float over[4];
 #pragma unroll
@@ -353,72 +384,73 @@ struct gathered {
 };
 
 __forceinline__ gathered compare_gathered(exchange &e, uint64_t above, int count) {
-    const int within = own_part() % PER_LANE;
-    uint64_t all_above = 0;
-    int sum = 0, ahead = 0;
-    bool fits = true;
-    e.show(above, (uint64_t)count, [&](two_words w, int i) {
-        all_above += w.a;
-        ahead += i < within ? (int)w.b : 0;
-        sum += (int)w.b;
-        fits = fits && w.b <= OWN_POOL;
+    /* A warp with too many makes the sum too large to fit. */
+    const uint64_t size = count <= OWN_POOL ? count : 2 * POOL;
+    const joined j = e.meet({above, size}, {0, 0}, [](two_words x, two_words y) {
+        return two_words{x.a + y.a, x.b + y.b};
     });
-    const int prefix = warp_prefix(sum);
-    gathered g;
-    g.above = warp_total(all_above);
-    g.before = __shfl_sync(0xffffffffu, prefix - sum + ahead, own_part() / PER_LANE);
-    g.count = __shfl_sync(0xffffffffu, prefix, 31);
-    g.fits = __all_sync(0xffffffffu, fits) && g.count <= POOL;
-    return g;
+    return {j.all.a, (int)j.before.b, (int)j.all.b, j.all.b <= POOL};
+}
+
+/* Lets the first block find the target among what has been set aside, and shows it to all. */
+template <bool MASS>
+__forceinline__ two_words find_gathered(select_room *room, select_state *state, const gathered &g,
+                                        int count, span range, uint64_t want, mass_unit u) {
+    const float *own = room->own[warp_of_block()];
+    for (int i = lane_of_warp(); i < count; i += 32)
+        store_peer<CLUSTER>(&room->pool[g.before + i], 0, own[i]);
+    cluster_sync<CLUSTER>();
+    if (cluster_rank<CLUSTER>() == 0) {
+        uint32_t key = 0;
+        const bool found = descend<MASS, false>(
+            room, state,
+            [&](auto f) {
+                for (int i = threadIdx.x; i < g.count; i += THREADS)
+                    f(room->pool[i]);
+            },
+            key_of(range.low), key_of(range.high), g.above, want, u, key);
+        if (threadIdx.x < CLUSTER)
+            store_peer<CLUSTER>(&state->outcome, threadIdx.x, {key, found});
+    }
+    cluster_sync<CLUSTER>();
+    return state->outcome;
 }
 
 /* The largest t such that the values >= t, none below floor, are at least `want` or have that mass.
- * floor if there is none. few: little is above floor. */
+ * floor if there is none. few: little is above floor, as it seems. */
 template <bool MASS>
 __forceinline__ float select(const row_view &r, exchange &e, select_room *room, select_state *state,
                              const row_stats &s, mass_unit u, uint64_t want, float floor,
                              bool few) {
-    if (s.max < floor)
+    if (!(s.max >= floor))
         return floor;
-    span range = {floor, INFINITE};
-    if (!few && r.end - r.lead > FEW) {
-        const double unit = MASS ? power_of_two(u.exponent - 42) : 1.0;
-        const float target = (float)((double)want * unit);
-        range = guess<MASS>(r, room, state, s, MASS ? s.total - target : target, floor);
-    }
-    int count;
-    const uint64_t above = gather<MASS>(r, room, range, u, count);
-    const gathered g = compare_gathered(e, above, count);
-    uint32_t key = 0;
-    const float most = fminf(range.high, s.max);
-    if (g.fits && g.above < want && range.low <= most) {
-        const float *own = room->own[warp_of_block()];
-        for (int i = lane_of_warp(); i < count; i += 32)
-            store_peer<CLUSTER>(&room->pool[g.before + i], 0, own[i]);
-        cluster_sync<CLUSTER>();
-        if (cluster_rank<CLUSTER>() == 0) {
-            const bool found = descend<MASS, false>(
-                room, state,
-                [&](auto f) {
-                    for (int i = threadIdx.x; i < g.count; i += THREADS)
-                        f(room->pool[i]);
-                },
-                key_of(range.low), key_of(most), g.above, want, u, key);
-            if (threadIdx.x == 0)
-                state->outcome = {key, found};
+    const bool is_short = r.end - r.lead <= FEW;
+    for (bool all = few || is_short;; all = false) {
+        span range = {floor, INFINITE};
+        if (!all) {
+            const double unit = MASS ? power_of_two(u.exponent - 42) : 1.0;
+            const float target = (float)((double)want * unit);
+            range = guess<MASS>(r, room, state, s, MASS ? s.total - target : target, floor);
         }
-        cluster_sync<CLUSTER>();
-        const two_words w = load_peer<CLUSTER>(&state->outcome, 0);
-        if (w.b)
-            return value_of((uint32_t)w.a);
-        if (range.low <= floor)
-            return floor;
-        cluster_sync<CLUSTER>();
+        int count;
+        const uint64_t above = gather<MASS>(r, room, range, u, count);
+        range.high = fminf(range.high, s.max);
+        const gathered g = compare_gathered(e, above, count);
+        if (g.fits && g.above < want && range.low <= range.high) {
+            const two_words w = find_gathered<MASS>(room, state, g, count, range, want, u);
+            if (w.b)
+                return value_of((uint32_t)w.a);
+            if (range.low <= floor)
+                return floor;
+        }
+        if (!all || is_short)
+            break;
     }
+    uint32_t key = 0;
     const bool found = descend<MASS, true>(
         room, state,
         [&](auto f) {
-            walk<1>(r, [&](const float (&x)[4], int) {
+            walk<1>(r, [&](const float(&x)[4], int) {
 #pragma unroll
                 for (int i = 0; i < 4; i++)
                     f(x[i]);

@@ -37,11 +37,14 @@ constexpr bool CACHED = SPEC_CACHED;
 static_assert(CLUSTER == 1 || ARCH == 0 || ARCH >= 90, "clusters need 9.0");
 
 constexpr bool PROBS = KIND == BOLIDE__ROW_PROBS, LOGITS = KIND == BOLIDE__ROW_LOGITS,
-               SCORES = KIND == BOLIDE__ROW_SCORES, RESIDUAL = KIND == BOLIDE__ROW_RESIDUAL;
+               SCORES = KIND == BOLIDE__ROW_SCORES, RANKED = KIND == BOLIDE__ROW_RANKED,
+               RESIDUAL = KIND == BOLIDE__ROW_RESIDUAL;
 constexpr int THREADS = BOLIDE__ROW_THREADS, WARPS = THREADS / 32;
-constexpr int PARTS = CLUSTER * WARPS;                    /* warps of a row */
-constexpr int PER_LANE = PARTS > 32 ? PARTS / 32 : 1;     /* of them, where a warp looks at all */
-constexpr float NONE = LOGITS || SCORES ? -INFINITE : 0.0f;
+constexpr int PARTS = CLUSTER * WARPS; /* warps of a row */
+/* NaN compares with nothing. */
+constexpr float NONE = RANKED             ? __builtin_bit_cast(float, 0x7fc00000)
+                       : LOGITS || SCORES ? -INFINITE
+                                          : 0.0f;
 constexpr float LARGEST = __builtin_bit_cast(float, 0x7f7fffff);
 
 using input_t = element<INPUT>::type;
@@ -51,8 +54,8 @@ struct row_view {
     const input_t *base;  /* aligned to a vector; the row is [lead, end) of it */
     const input_t *minus; /* RESIDUAL: what is subtracted, in the same places */
     int lead, end;
-    int first, last;      /* vectors of this warp */
-    int block_first;      /* first vector of this block, at the beginning of the cache */
+    int first, last; /* vectors of this warp */
+    int block_first; /* first vector of this block, at the beginning of the cache */
     float *cache;
     /* Once weighed, values below keep are 0, the others exp((x - max) / divisor): in the cache,
      * which is rewritten, or as they are read. */
@@ -103,6 +106,8 @@ __forceinline__ float clean(float x) {
         return fminf(fmaxf(x, -INFINITE), LARGEST) + 0.0f;
     else if constexpr (SCORES)
         return fmaxf(x, -INFINITE);
+    else if constexpr (RANKED)
+        return x;
     else
         return fminf(fmaxf(x, 0.0f), LARGEST);
 }
@@ -116,7 +121,8 @@ __forceinline__ raw_t read_raw(const row_view &r, const input_t *base, int j) {
     } else {
 #pragma unroll
         for (int i = 0; i < 4; i++)
-            raw.at[i] = at + i >= r.lead && at + i < r.end ? base[at + i] : from_float<input_t>(NONE);
+            raw.at[i] =
+                at + i >= r.lead && at + i < r.end ? base[at + i] : from_float<input_t>(NONE);
     }
     return raw;
 }
@@ -183,7 +189,7 @@ __forceinline__ float4 *cached_vector(const row_view &r, int j) {
 /* The same for every pass but the first; N of 1 where it is rare and should be little code. */
 template <int N = 2, class F> __forceinline__ void walk(const row_view &r, F f) {
     if constexpr (!CACHED) {
-        walk_memory<N == 1 ? 1 : 4>(r, f);
+        walk_memory<N == 1 ? 1 : RESIDUAL ? 2 : 4>(r, f);
     } else {
         const int lane = lane_of_warp();
         const float none = r.weighed ? 0.0f : NONE;
@@ -208,38 +214,7 @@ __forceinline__ void keep_vector(const row_view &r, int j, const float (&x)[4]) 
         *cached_vector(r, j) = float4{x[0], x[1], x[2], x[3]};
 }
 
-/* ---- what warps of a row show each other -------------------------------------------------- */
-
-/* Two boards take turns: who writes the one has seen all arrive at the barrier behind which the
- * other was read. */
-struct boards {
-    two_words at[2][WARPS];
-};
-
-struct exchange {
-    boards *shared;
-    int turn;
-
-    /* Lane 0 of each warp shows two words; every warp looks at all, f(words, i) for entry i of the
-     * lane: lane * PER_LANE + i counts the warps of the row in order. */
-    template <class F> __forceinline__ void show(uint64_t a, uint64_t b, F f) {
-        two_words *board = shared->at[turn];
-        if (lane_of_warp() == 0)
-            board[warp_of_block()] = {a, b};
-        cluster_sync<CLUSTER>();
-#pragma unroll
-        for (int i = 0; i < PER_LANE; i++) {
-            const int part = lane_of_warp() * PER_LANE + i;
-            if (part < PARTS)
-                f(load_peer<CLUSTER>(board + part % WARPS, part / WARPS), i);
-        }
-        turn ^= 1;
-    }
-};
-
-__forceinline__ int own_part() {
-    return cluster_rank<CLUSTER>() * WARPS + warp_of_block();
-}
+/* ---- what warps of a row have in common ---------------------------------------------------- */
 
 template <class T> __forceinline__ T warp_total(T x) {
 #pragma unroll
@@ -258,21 +233,84 @@ template <class T> __forceinline__ T warp_prefix(T x) {
     return x;
 }
 
+/* Two boards take turns: who writes the one has seen all arrive at the barrier behind which the
+ * other was read. */
+struct boards {
+    two_words warp[2][WARPS];    /* of this block */
+    two_words block[2][CLUSTER]; /* of all, pushed by each */
+};
+
+/* What the warps of a row have in common, and what those before this one have. */
+struct joined {
+    two_words all, before;
+};
+
+/* A block may not be written to before it runs: all arrive when they open the exchange, and wait at
+ * its first use. None leaves before all have closed it, for a peer might still push. */
+struct exchange {
+    boards *shared;
+    int turn;
+    bool waited;
+
+    __forceinline__ void open(boards *b) {
+        *this = {b, 0, false};
+        cluster_arrive<CLUSTER>();
+    }
+
+    __forceinline__ void wait() {
+        if (!waited)
+            cluster_wait<CLUSTER>();
+        waited = true;
+    }
+
+    __forceinline__ void close() {
+        wait();
+        if constexpr (CLUSTER > 1)
+            cluster_sync<CLUSTER>();
+    }
+
+    /* Joins two words of each warp, the same in all its lanes; join is associative and does not
+     * depend on the order. */
+    template <class J> __forceinline__ joined meet(two_words mine, two_words none, J join) {
+        const int lane = lane_of_warp(), warp = warp_of_block();
+        if (lane == 0)
+            shared->warp[turn][warp] = mine;
+        __syncthreads();
+        const two_words own = lane < WARPS ? shared->warp[turn][lane] : none;
+        joined j = {over_lanes(own, join), over_lanes(lane < warp ? own : none, join)};
+        if constexpr (CLUSTER > 1) {
+            const int rank = cluster_rank<CLUSTER>();
+            wait();
+            if (warp == 0 && lane < CLUSTER)
+                store_peer<CLUSTER>(&shared->block[turn][rank], lane, j.all);
+            cluster_sync<CLUSTER>();
+            const two_words peer = lane < CLUSTER ? shared->block[turn][lane] : none;
+            j.all = over_lanes(peer, join);
+            j.before = join(j.before, over_lanes(lane < rank ? peer : none, join));
+        }
+        turn ^= 1;
+        return j;
+    }
+
+    template <class J> __forceinline__ static two_words over_lanes(two_words x, J join) {
+#pragma unroll
+        for (int step = 16; step > 0; step /= 2)
+            x = join(x, two_words{__shfl_xor_sync(0xffffffffu, x.a, step),
+                                  __shfl_xor_sync(0xffffffffu, x.b, step)});
+        return x;
+    }
+};
+
 struct place {
     uint64_t before, total; /* of the warps before this one, and of all */
 };
 
 /* Adds up a number of each warp, the same in all lanes, over the row. */
 __forceinline__ place add_up(exchange &e, uint64_t mine) {
-    const int within = own_part() % PER_LANE;
-    uint64_t sum = 0, ahead = 0;
-    e.show(mine, 0, [&](two_words w, int i) {
-        ahead += i < within ? w.a : 0;
-        sum += w.a;
+    const joined j = e.meet({mine, 0}, {0, 0}, [](two_words x, two_words y) {
+        return two_words{x.a + y.a, 0};
     });
-    const uint64_t prefix = warp_prefix(sum);
-    return {__shfl_sync(0xffffffffu, prefix - sum + ahead, own_part() / PER_LANE),
-            __shfl_sync(0xffffffffu, prefix, 31)};
+    return {j.before.a, j.all.a};
 }
 
 /* ---- mass --------------------------------------------------------------------------------- */
@@ -296,7 +334,8 @@ __forceinline__ double power_of_two(int e) {
     return __longlong_as_double((long long)(1023 + e) << 52);
 }
 
-/* x in units, rounded to the nearest: 20 bits through the first sum, 22 below through the second. */
+/* x in units, rounded to the nearest: 20 bits through the first sum, 22 below through the second.
+ */
 __forceinline__ uint64_t mass_of(float x, mass_unit u) {
     const float high = fmaf(x, u.scale, 0x1p23f);
     const float rest = fmaf(x, u.scale, -(high - 0x1p23f));
@@ -342,16 +381,25 @@ struct row_stats {
     float low;   /* a value with many above: where counting may begin */
 };
 
+/* The floats in a word. */
+__forceinline__ float lower(uint64_t x) {
+    return bits_float((uint32_t)x);
+}
+
+__forceinline__ float upper(uint64_t x) {
+    return bits_float((uint32_t)(x >> 32));
+}
+
 /* Reads the row. `bottom`: low is the least finite value; else about PARTS * 32 values are above,
  * for each lane's largest is. */
 __forceinline__ row_stats read_row(const row_view &r, exchange &e, bool bottom) {
     float max = NONE, low = INFINITE, total = 0.0f;
-    walk_memory<RESIDUAL ? 4 : 8>(r, [&](const float (&x)[4], int j) {
+    walk_memory<RESIDUAL ? 2 : 4>(r, [&](const float(&x)[4], int j) {
         keep_vector(r, j, x);
         max = fmaxf(max, fmaxf(fmaxf(x[0], x[1]), fmaxf(x[2], x[3])));
         if constexpr (PROBS)
             total += (x[0] + x[1]) + (x[2] + x[3]);
-        if constexpr (LOGITS || SCORES) {
+        if constexpr (LOGITS || SCORES || RANKED) {
 #pragma unroll
             for (int i = 0; i < 4; i++)
                 low = x[i] > -INFINITE ? fminf(low, x[i]) : low;
@@ -362,17 +410,15 @@ __forceinline__ row_stats read_row(const row_view &r, exchange &e, bool bottom) 
     max = lanes_max<32>(max);
     low = -lanes_max<32>(-low);
     total = warp_total(total);
-    row_stats s = {NONE, 0.0f, INFINITE};
-    e.show((uint64_t)float_bits(low) << 32 | float_bits(max), float_bits(total),
-           [&](two_words w, int) {
-               s.max = fmaxf(s.max, bits_float((uint32_t)w.a));
-               s.low = fminf(s.low, bits_float((uint32_t)(w.a >> 32)));
-               s.total += bits_float((uint32_t)w.b);
-           });
-    s.max = lanes_max<32>(s.max);
-    s.low = -lanes_max<32>(-s.low);
-    s.total = warp_total(s.total);
-    return s;
+    const two_words none = {(uint64_t)float_bits(INFINITE) << 32 | float_bits(NONE), 0};
+    const two_words mine = {(uint64_t)float_bits(low) << 32 | float_bits(max), float_bits(total)};
+    const two_words all = e.meet(mine, none, [](two_words x, two_words y) {
+                               const float max = fmaxf(lower(x.a), lower(y.a)),
+                                           low = fminf(upper(x.a), upper(y.a));
+                               return two_words{(uint64_t)float_bits(low) << 32 | float_bits(max),
+                                                float_bits(lower(x.b) + lower(y.b))};
+                           }).all;
+    return {lower(all.a), lower(all.b), upper(all.a)};
 }
 
 /* Turns logits into masses: exp((x - max) / divisor) where x >= keep, else 0. Gives this warp's
@@ -383,7 +429,7 @@ __forceinline__ void weigh_row(row_view &r, float max, float divisor, float keep
     r.max = max;
     r.divisor = divisor;
     r.keep = keep;
-    walk(r, [&](const float (&x)[4], int j) {
+    walk(r, [&](const float(&x)[4], int j) {
         float y[4], z[4];
 #pragma unroll
         for (int i = 0; i < 4; i++) {
@@ -404,7 +450,7 @@ __forceinline__ void weigh_row(row_view &r, float max, float divisor, float keep
 /* This warp's sum of the masses of values >= least. */
 __forceinline__ uint64_t sum_row(const row_view &r, float least, mass_unit u) {
     mass_sum sum;
-    walk(r, [&](const float (&x)[4], int) {
+    walk(r, [&](const float(&x)[4], int) {
         float y[4];
 #pragma unroll
         for (int i = 0; i < 4; i++)

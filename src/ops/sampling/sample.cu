@@ -4,8 +4,8 @@
 // definition). The blocks of a cluster hold the row (row_view.cuh), so memory is read once; that
 // traffic is the limit for many rows, and the barriers of a cluster for one.
 
-#include "ops/sampling/row_select.cuh"
 #include "ops/sampling/row_draw.cuh"
+#include "ops/sampling/row_select.cuh"
 
 #if !defined(SPEC_SELECT)
 #error "SELECT: 1 for filters by count and by mass, 0 for none and min-p"
@@ -30,8 +30,7 @@ __forceinline__ void put_sample(const params &p, int64_t out, int64_t id, bool v
 }
 
 /* The least probability that top-k and top-p keep. */
-__forceinline__ float least_prob(context &c, const params &p, int64_t k, float top_p,
-                                 mass_unit u) {
+__forceinline__ float least_prob(context &c, const params &p, int64_t k, float top_p, mass_unit u) {
     float least = LEAST_PROB;
     row_stats s = c.stats;
     double mass = power_of_two(42 - u.exponent);
@@ -66,7 +65,8 @@ __forceinline__ float least_logit(context &c, const params &p, int64_t k, float 
     if (!(top_p < 1.0f))
         return LEAST_PROB;
     const place sum = add_up(c.board, kept);
-    const uint64_t every = p.filter == BOLIDE__FILTER_JOINT ? add_up(c.board, all).total : sum.total;
+    const uint64_t every =
+        p.filter == BOLIDE__FILTER_JOINT ? add_up(c.board, all).total : sum.total;
     const uint64_t want = share_of(top_p, (double)every);
     if (want > sum.total)
         return LEAST_PROB;
@@ -114,9 +114,9 @@ __forceinline__ void sample(context &c, const params &p, int64_t out) {
     }
     const mass_unit u = unit_of(LOGITS ? 1.0f : c.stats.max, (int)p.v);
     const float least = least_kept(c, p, out, top_p, u);
-    const bool drawn = draw(c.row, c.board, least, u, sum_row(c.row, least, u),
-                            uniform53(p.seed, p.offset, out, 0),
-                            [&](int id) { put_sample(p, out, id, true); });
+    const bool drawn =
+        draw(c.row, c.board, least, u, sum_row(c.row, least, u),
+             uniform53(p.seed, p.offset, out, 0), [&](int id) { put_sample(p, out, id, true); });
     if (!drawn && first)
         put_sample(p, out, 0, false);
 }
@@ -130,9 +130,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
     c.room = reinterpret_cast<select_room *>(memory);
     c.row.cache = reinterpret_cast<float *>(memory + (SELECT ? sizeof(select_room) : 0));
     c.state = &state;
-    c.board.shared = &shown;
+    c.board.open(&shown);
     sample(c, p, blockIdx.x / CLUSTER);
-    /* No block leaves while a peer may read what it shows. */
-    if constexpr (CLUSTER > 1)
-        cluster_sync<CLUSTER>();
+    c.board.close();
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The CUDA backend of the sampling and top-k operators: over how many blocks a row is spread, what
+// The CUDA backend of the sampling operators: over how many blocks a row is spread, what
 // of it fits in shared memory, and the launches.
 
 #include "cuda/cuda.h"
@@ -12,7 +12,10 @@ typedef struct layout {
     int32_t shared; /* bytes */
 } layout;
 
-enum { RESERVED = 1024 /* of each block, by the driver */, STATIC = 2048 /* bound of the kernels */ };
+enum {
+    RESERVED = 1024 /* of each block, by the driver */,
+    STATIC = 2048 /* bound of the kernels */
+};
 
 /* The part of a row that a block holds, in bytes: vectors of four floats, and one more where the
  * row begins inside the first. */
@@ -81,8 +84,8 @@ bolide_status bolide__gumbel_launch(const bolide__call *call, const bolide__samp
     /* Nothing is kept, so a row is spread for the sake of balance alone. */
     const bolide__cuda_limits *limits = bolide__cuda_limits_of(call->ctx);
     layout l = layout_of(call, p->b, p->v, 0);
-    while (l.blocks > 0 && l.blocks < 8 && limits->arch >= 90 &&
-           p->b * l.blocks < 4 * limits->sm_count && p->v > 4096 * l.blocks)
+    while (l.blocks < 8 && limits->arch >= 90 && p->b * l.blocks < 4 * limits->sm_count &&
+           p->v > 4096 * l.blocks)
         l.blocks *= 2;
     l.cached = l.shared = 0;
     const bolide__spec s =
@@ -96,8 +99,7 @@ bolide_status bolide__renorm_launch(const bolide__call *call, const bolide__reno
     const bolide__row_kind kind = p->kind == BOLIDE__SOFTMAX      ? BOLIDE__ROW_LOGITS
                                   : p->kind == BOLIDE__MASK_TOP_K ? BOLIDE__ROW_SCORES
                                                                   : BOLIDE__ROW_PROBS;
-    const layout l =
-        layout_of(call, p->n, p->v, p->kind == BOLIDE__SOFTMAX ? 0 : BOLIDE__ROW_ROOM);
+    const layout l = layout_of(call, p->n, p->v, p->kind == BOLIDE__SOFTMAX ? 0 : BOLIDE__ROW_ROOM);
     const bolide__spec s = spec_of("sampling/renorm.cu", "bolide_renorm", p->dtype, kind, l);
     const bolide__grid g = grid_of(p->n, l);
     return bolide__cuda_launch(call, &s, &g, p, sizeof *p);

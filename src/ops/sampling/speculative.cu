@@ -54,7 +54,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
     bolide_speculative(const __grid_constant__ params p) {
     extern __shared__ __align__(16) float cache[];
     __shared__ boards shown;
-    exchange board = {&shown, 0};
+    exchange board;
+    board.open(&shown);
     const int64_t b = blockIdx.x / CLUSTER;
     const bool leader = cluster_rank<CLUSTER>() == 0 && warp_of_block() == 0;
     const int64_t place = test_drafts(p, b, leader);
@@ -73,7 +74,5 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
     }
     if (!drawn && leader && lane_of_warp() == 0)
         emit(0);
-    /* No block leaves while a peer may read what it shows. */
-    if constexpr (CLUSTER > 1)
-        cluster_sync<CLUSTER>();
+    board.close();
 }
