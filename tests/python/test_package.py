@@ -56,7 +56,8 @@ def test_installed_tree_is_whole(tmp_path):
 def test_binding_needs_no_new_glibc():
     out = subprocess.run(["readelf", "-V", BUILD / "libbolide_python.so"], capture_output=True,
                          text=True, check=True)
-    versions = {tuple(map(int, word[6:].split("."))) for word in out.stdout.split()
+    versions = {tuple(map(int, word[6:].split(".")))
+                for word in out.stdout.split()
                 if word.startswith("GLIBC_")}
     assert versions and max(versions) <= (2, 28)
 
