@@ -233,28 +233,37 @@ static bool make_room(llm_engine *e, llm_error *error) {
            llm_need(&e->gated, n * m->d_ff, sizeof(float), error);
 }
 
-// Logits of the last row of each request that has no prompt left.
-static bool last_rows(llm_engine *e, llm_error *error) {
+// Takes the last row of each request that has no prompt left, or all rows of the step, for their
+// logits.
+static bool take_rows(llm_engine *e, llm_error *error) {
     const int64_t d = e->model->d;
     const int32_t *indptr = e->qo_indptr.data;
-    float *last = llm_need(&e->last, e->n_requests * d, sizeof(float), error);
-    if (!last)
-        return false;
+    const bool all = e->settings.all_logits;
+    float *rows = llm_need(&e->last, all ? e->rows * d : e->n_requests * d, sizeof(float), error);
     e->logits_rows = 0;
-    for (int64_t r = 0; r < e->n_requests; r++) {
+    for (int64_t r = 0; rows && r < e->n_requests; r++) {
         llm_request *request = &e->requests[r];
         request->logits_row = -1;
         if (request->done + request->chunk < request->tokens.count || request->max_new == 0)
             continue;
-        memcpy(last + e->logits_rows * d, (float *)e->x.data + (indptr[r + 1] - 1) * d,
-               (size_t)d * sizeof(float));
-        request->logits_row = e->logits_rows++;
+        const int64_t begin = all ? indptr[r] : indptr[r + 1] - 1, count = indptr[r + 1] - begin;
+        memcpy(rows + e->logits_rows * d, (float *)e->x.data + begin * d,
+               (size_t)(count * d) * sizeof(float));
+        e->logits_rows += count;
+        request->logits_row = e->logits_rows - 1;
     }
+    return rows != NULL;
+}
+
+static bool make_logits(llm_engine *e, llm_error *error) {
+    if (!take_rows(e, error))
+        return false;
     if (e->logits_rows == 0)
         return true;
+    float *rows = e->last.data;
     float *logits = llm_need(&e->logits, e->logits_rows * e->model->vocab, sizeof(float), error);
-    return logits && norm(e, last, e->model->output_norm, e->logits_rows, last, error) &&
-           product(e, &e->model->output, last, e->logits_rows, logits, e->model->vocab, error);
+    return logits && norm(e, rows, e->model->output_norm, e->logits_rows, rows, error) &&
+           product(e, &e->model->output, rows, e->logits_rows, logits, e->model->vocab, error);
 }
 
 bool llm_forward(llm_engine *e, llm_error *error) {
@@ -267,5 +276,5 @@ bool llm_forward(llm_engine *e, llm_error *error) {
         if (!layer(e, i, e->n_requests, error))
             return false;
     }
-    return last_rows(e, error);
+    return make_logits(e, error);
 }

@@ -60,31 +60,23 @@ static bool keep(void *arg, int64_t request, int32_t token) {
     return true;
 }
 
-// Runs the beginnings of the text that end at positions [first, count); their logits follow each
-// other in `out`.
+// Runs the text in one step; the logits of positions [first, count) are [count - first, vocab].
 static bool run_engine(const llm_model *model, const llm_settings *settings, const int32_t *ids,
                        size_t count, size_t first, double *out, llm_error *error) {
-    size_t n = count - first, vocab = (size_t)model->vocab;
+    size_t n = (count - first) * (size_t)model->vocab;
     llm_settings own = *settings;
-    own.max_requests = (int64_t)n;
-    own.max_tokens = (int64_t)(n * (count + 2));
+    own.max_requests = 1;
+    own.max_tokens = (int64_t)count + 2;
+    own.all_logits = true;
     llm_engine *e = llm_engine_create(model, &own, error);
     const llm_sampler greedy = {.top_p = 1};
-    int64_t *numbers = calloc(n, sizeof *numbers);
-    bool busy, ok = e != NULL && numbers != NULL;
+    int64_t request = e != NULL ? llm_engine_add(e, ids, count, 2, &greedy, error) : -1;
+    bool busy, ok = request >= 0 && llm_engine_step(e, keep, NULL, &busy, error);
+    const float *last = ok ? llm_engine_logits(e, request) : NULL;
+    ok = ok && (last != NULL || llm_fail(error, "the text has no logits"));
     for (size_t i = 0; ok && i < n; i++) {
-        numbers[i] = llm_engine_add(e, ids, first + i + 1, 2, &greedy, error);
-        ok = numbers[i] >= 0;
+        out[i] = (last + model->vocab - n)[i];
     }
-    ok = ok && llm_engine_step(e, keep, NULL, &busy, error);
-    for (size_t i = 0; ok && i < n; i++) {
-        const float *logits = llm_engine_logits(e, numbers[i]);
-        ok = logits != NULL || llm_fail(error, "position %zu has no logits", first + i);
-        for (size_t j = 0; ok && j < vocab; j++) {
-            out[i * vocab + j] = logits[j];
-        }
-    }
-    free(numbers);
     llm_engine_destroy(e);
     return ok;
 }

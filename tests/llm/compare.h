@@ -16,8 +16,7 @@ typedef struct {
     size_t mistaken; // those of them where the engine's best token is another
 } comparison;
 
-// Adds positions [first, count) of a text.  The engine sees each as the end of a request of its
-// own, all of them in one batch.
+// Adds positions [first, count) of a text of at most one chunk.
 bool compare_logits(const llm_model *model, const llm_settings *settings, const int32_t *ids,
                     size_t count, size_t first, comparison *c, llm_error *error);
 
