@@ -81,9 +81,9 @@ void attention_common_dims(ref_call *c, batch *t, const char *d_qk, const char *
     if (ref_given(c, "custom_mask") || ref_given(c, "packed_custom_mask"))
         ref_set_i64(c, "use_custom_mask", 1);
     t->causal = ref_i64(c, "causal") != 0;
-    ref_set_dim(c, "n", t->q_start[t->b]);
-    ref_set_dim(c, "n_mask", t->mask_elem[t->b]);
-    ref_set_dim(c, "n_mask_bytes", t->mask_byte[t->b]);
+    ref_fix_dim(c, "n", t->q_start[t->b]);
+    ref_fix_dim(c, "n_mask", t->mask_elem[t->b]);
+    ref_fix_dim(c, "n_mask_bytes", t->mask_byte[t->b]);
 }
 
 /* Lists or block tables, last_page_len or seq_lens. */
@@ -104,10 +104,10 @@ void attention_paged_dims(ref_call *c, batch *t, const char *indptr, const char 
     if (last_page_len && !ref_given(c, "seq_lens"))
         ref_give(c, last_page_len);
     ref_set_i64(c, "page_size", t->page_size);
-    ref_set_dim(c, "p", t->pages + ref_key(c, "spare", 2));
-    ref_set_dim(c, "n_indices", t->pages);
-    ref_set_dim(c, "m", width);
-    ref_set_dim(c, "b", t->b);
+    ref_fix_dim(c, "p", t->pages + ref_key(c, "spare", 2));
+    ref_fix_dim(c, "n_indices", t->pages);
+    ref_fix_dim(c, "m", width);
+    ref_fix_dim(c, "b", t->b);
 }
 
 /* ---- values ------------------------------------------------------------------------------- */
@@ -257,7 +257,7 @@ void attention_item_dims(ref_call *c, batch *t) {
         longest = rest > longest ? rest : longest;
     }
     ref_set_i64(c, "token_pos_in_items_len", longest);
-    ref_set_dim(c, "n_token_pos", longest * t->b);
+    ref_fix_dim(c, "n_token_pos", longest * t->b);
 }
 
 void attention_fill_items(ref_call *c, const batch *t) {

@@ -278,7 +278,7 @@ static void prefill_paged_dims(ref_call *c) {
     attention_common_dims(c, t, "head_dim_qk", "k_cache", "v_cache");
     attention_paged_dims(c, t, "paged_kv_indptr", "paged_kv_indices", "paged_kv_last_page_len");
     attention_item_dims(c, t);
-    ref_set_dim(c, "b1", t->b + 1);
+    ref_fix_dim(c, "b1", t->b + 1);
 }
 
 static void prefill_paged_fill(ref_call *c) {
@@ -328,11 +328,11 @@ static void prefill_ragged_dims(ref_call *c) {
     }
     attention_common_dims(c, t, "head_dim_qk", "k", "v");
     attention_item_dims(c, t);
-    ref_set_dim(c, "b", t->b);
-    ref_set_dim(c, "b1", t->b + 1);
-    ref_set_dim(c, "n_kv", t->k_start[t->b]);
-    ref_set_dim(c, "n_v", t->v_start[t->b]);
-    ref_set_dim(c, "n_o", t->o_start[t->b]);
+    ref_fix_dim(c, "b", t->b);
+    ref_fix_dim(c, "b1", t->b + 1);
+    ref_fix_dim(c, "n_kv", t->k_start[t->b]);
+    ref_fix_dim(c, "n_v", t->v_start[t->b]);
+    ref_fix_dim(c, "n_o", t->o_start[t->b]);
 }
 
 static void prefill_ragged_fill(ref_call *c) {
@@ -393,7 +393,7 @@ static void batch_attention_dims(ref_call *c) {
     attention_add_up(t);
     attention_common_dims(c, t, "head_dim_qk", "k_cache", "v_cache");
     attention_paged_dims(c, t, "kv_indptr", "kv_indices", NULL);
-    ref_set_dim(c, "b1", t->b + 1);
+    ref_fix_dim(c, "b1", t->b + 1);
 }
 
 static void batch_attention_fill(ref_call *c) {
