@@ -20,8 +20,7 @@ typedef struct {
     int64_t max_tokens;   // tokens that the cache holds, over all requests
     int64_t max_requests; // under way at once
     int64_t threads;      // 0: what the library chooses
-    bool exact;           // f32 products and an f32 cache; else int8 products (but for q, k and v)
-                          // and kv_f32 decides
+    bool exact;           // f32 products and an f32 cache; else integer products and kv_f32 decides
     bool kv_f32;
     bool all_logits; // of each row that a step runs, not of each request's last one; for tests
 } llm_settings;

@@ -25,7 +25,7 @@ static const char usage[] =
     "         [--min-p P] [--seed N] [--threads N] [--page-size N] [--kv-dtype f16|f32]\n"
     "         [--exact] [--raw]\n"
     "  --parallel N  runs N copies of the request together, with seeds that follow each other\n"
-    "  --exact       f32 products and an f32 cache instead of int8 products and f16\n"
+    "  --exact       f32 products and an f32 cache instead of int16 products and f16\n"
     "  --raw         continues the text as it is, without the chat template\n";
 
 static double now(void) {

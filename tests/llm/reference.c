@@ -52,8 +52,8 @@ static double dot(const double *a, const double *b, size_t n) {
 }
 
 // out[token][row] (+)= weights[row] . in[token]
-static void multiply(reference *r, const reference_tensor *weights, const double *in, size_t n, bool add,
-                     double *out) {
+static void multiply(reference *r, const reference_tensor *weights, const double *in, size_t n,
+                     bool add, double *out) {
     size_t columns = weights->columns, rows = weights->rows;
     for (size_t i = 0; i < rows; i++) {
         reference_file_row(weights, i, r->row);
