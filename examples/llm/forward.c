@@ -277,5 +277,6 @@ bool llm_forward(llm_engine *e, llm_error *error) {
         if (!layer(e, i, e->n_requests, error))
             return false;
     }
+    e->rows_run += e->rows;
     return make_logits(e, error);
 }

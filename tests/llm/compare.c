@@ -81,16 +81,20 @@ static bool run_engine(const llm_model *model, const llm_settings *settings, con
     return ok;
 }
 
-bool compare_logits(const llm_model *model, const llm_settings *settings, const int32_t *ids,
-                    size_t count, size_t first, comparison *c, llm_error *error) {
-    size_t n = count - first, vocab = (size_t)model->vocab;
+bool compare_logits(const llm_model *model, const int32_t *ids, size_t count, size_t first,
+                    const llm_settings *settings, comparison *comparisons, size_t n,
+                    llm_error *error) {
+    size_t positions = count - first, vocab = (size_t)model->vocab;
     reference *r = reference_create(model->file.bytes, count, error);
-    double *wanted = calloc(n * vocab, sizeof *wanted), *got = calloc(n * vocab, sizeof *got);
+    double *wanted = calloc(positions * vocab, sizeof *wanted);
+    double *got = calloc(positions * vocab, sizeof *got);
     bool ok = wanted != NULL && got != NULL && r != NULL &&
-              reference_forward(r, ids, count, n, wanted, error) &&
-              run_engine(model, settings, ids, count, first, got, error);
+              reference_forward(r, ids, count, positions, wanted, error);
     for (size_t i = 0; ok && i < n; i++) {
-        add_position(c, wanted + i * vocab, got + i * vocab, vocab);
+        ok = run_engine(model, &settings[i], ids, count, first, got, error);
+        for (size_t j = 0; ok && j < positions; j++) {
+            add_position(&comparisons[i], wanted + j * vocab, got + j * vocab, vocab);
+        }
     }
     free(wanted);
     free(got);

@@ -16,8 +16,10 @@ typedef struct {
     size_t mistaken; // those of them where the engine's best token is another
 } comparison;
 
-// Adds positions [first, count) of a text of at most one chunk.
-bool compare_logits(const llm_model *model, const llm_settings *settings, const int32_t *ids,
-                    size_t count, size_t first, comparison *c, llm_error *error);
+// Adds positions [first, count) of a text of at most one chunk to the comparison of each of the n
+// settings.
+bool compare_logits(const llm_model *model, const int32_t *ids, size_t count, size_t first,
+                    const llm_settings *settings, comparison *comparisons, size_t n,
+                    llm_error *error);
 
 #endif
