@@ -50,7 +50,7 @@ def _never() -> bool:
     return False
 
 
-_compiling = torch.compiler.is_compiling if torch is not None else _never
+compiling = torch.compiler.is_compiling if torch is not None else _never
 
 
 class Sizes(NamedTuple):
@@ -84,7 +84,7 @@ class Operator:
             _compile.define(self)
 
     def __call__(self, *values: Any) -> Any:
-        if _compiling():
+        if compiling():
             return _trace(self, values)
         if type(values[self._lead]) in _direct:
             out = self._call(*values)

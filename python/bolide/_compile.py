@@ -80,6 +80,8 @@ def trace(op, values):
             args.append(value if tensor else None)
         elif kind in ("float?", "int?") and tensor:
             args.append(None)
+        elif kind == "str?" and isinstance(value, int):
+            args.append(op.rows[i].choices[value])
         else:
             args.append(value)
     op._custom(*args)

@@ -111,6 +111,20 @@ def full(like: Any, shape, dtype: Any, value):
     return out
 
 
+def itemsize(tensor: Any) -> int:
+    """Bytes of an element."""
+    return tensor.element_size() if is_torch(tensor) else tensor.itemsize
+
+
+def view(tensor: Any, shape):
+    """The same memory in another shape; an error where the strides do not allow it."""
+    if is_torch(tensor):
+        return tensor.view(shape)
+    out = tensor.view()
+    out.shape = shape
+    return out
+
+
 def numpy_dtype(d):
     """NumPy's dtype for one of ours; those that NumPy lacks come from ml_dtypes."""
     import numpy

@@ -22,8 +22,8 @@ def pytest_runtest_logreport(report):
 
 
 def pytest_collectreport(report):
-    if report.outcome == "failed":
-        _counts["failed"] += 1
+    if report.outcome != "passed":
+        _counts[report.outcome] += 1
 
 
 def pytest_unconfigure(config):

@@ -189,6 +189,38 @@ static bolide_status run_cpu(const bolide__call *call, bolide__rope_quantize_par
     return BOLIDE_OK;
 }
 
+/* Elements of a load: as many as 16 bytes hold and as divide every address, stride and part. */
+static int64_t load_width(const bolide__rope_quantize_params *p) {
+    const uint64_t bytes = (uint64_t)bolide__dtype_bytes(p->dtype);
+    uint64_t bits = 16 / bytes;
+    for (int64_t i = 0; i < p->parts; i++) {
+        const bolide__rope_part *s = &p->part[i];
+        bits |= (uint64_t)(s->turns && !p->interleave ? s->d / 2 : s->d);
+        bits |= (uintptr_t)s->in / bytes | (uintptr_t)s->out;
+        bits |= (uint64_t)(s->in_n | s->in_h | s->out_n | s->out_h | s->out_slot);
+    }
+    return (int64_t)(bits & -bits);
+}
+
+static bolide_status run_cuda(const bolide__call *call, const bolide__rope_quantize_params *p) {
+    const int64_t width = load_width(p), tokens = p->n >= 1024 ? 4 : 1;
+    int64_t items = 0;
+    for (int64_t i = 0; i < p->parts; i++)
+        items += p->part[i].h * p->part[i].d / width;
+    bolide__spec s = BOLIDE_SPEC("rope/rope_quantize.cu", "bolide_rope_quantize");
+    bolide__spec_add(&s, "DT", p->dtype);     /* 3 values */
+    bolide__spec_add(&s, "TO", p->out_dtype); /* 2 values */
+    bolide__spec_add(&s, "VEC", width);       /* 4 values */
+    bolide__spec_add(&s, "TOKENS", tokens);   /* 2 values */
+    bolide__spec_add(&s, "INTERLEAVE", p->interleave);
+    /* Few tokens spread their heads over more blocks, up to about 8 a multiprocessor. */
+    const int64_t blocks = (p->n + tokens - 1) / tokens, most = (items * tokens + 255) / 256;
+    const int64_t wanted = blocks ? (1024 + blocks - 1) / blocks : 1;
+    const int64_t spread = wanted < most ? wanted : most > 0 ? most : 1;
+    const bolide__grid g = {.x = blocks, .y = spread, .block = 256};
+    return bolide__cuda_launch(call, &s, &g, p, sizeof *p);
+}
+
 /* ---- rope_quantize_fp8, mla_rope_quantize_fp8 ----------------------------------------------- */
 
 static quantize_args args_of(const bolide__call *call);
@@ -211,6 +243,11 @@ static bolide__rope_quantize_params quantize_fill(const bolide__call *call) {
 static bolide_status quantize_cpu(const bolide__call *call) {
     bolide__rope_quantize_params p = quantize_fill(call);
     return run_cpu(call, &p);
+}
+
+static bolide_status quantize_cuda(const bolide__call *call) {
+    const bolide__rope_quantize_params p = quantize_fill(call);
+    return run_cuda(call, &p);
 }
 
 /* ---- rope_quantize_fp8_append_paged_kv_cache ------------------------------------------------ */
@@ -316,6 +353,11 @@ static bolide_status append_cpu(const bolide__call *call) {
     return run_cpu(call, &p);
 }
 
+static bolide_status append_cuda(const bolide__call *call) {
+    const bolide__rope_quantize_params p = append_fill(call);
+    return run_cuda(call, &p);
+}
+
 /* ---- the operators -------------------------------------------------------------------------- */
 
 const bolide_op bolide_op_rope_quantize_fp8 = {
@@ -325,6 +367,7 @@ const bolide_op bolide_op_rope_quantize_fp8 = {
     .run = BOLIDE_ENTRY(bolide_rope_quantize_fp8_args, quantize_rows),
     .check = quantize_check,
     .cpu = quantize_cpu,
+    .cuda = quantize_cuda,
 };
 
 const bolide_op bolide_op_mla_rope_quantize_fp8 = {
@@ -334,6 +377,7 @@ const bolide_op bolide_op_mla_rope_quantize_fp8 = {
     .run = BOLIDE_ENTRY(bolide_mla_rope_quantize_fp8_args, mla_rows),
     .check = quantize_check,
     .cpu = quantize_cpu,
+    .cuda = quantize_cuda,
 };
 
 const bolide_op bolide_op_rope_quantize_fp8_append_paged_kv_cache = {
@@ -343,6 +387,7 @@ const bolide_op bolide_op_rope_quantize_fp8_append_paged_kv_cache = {
     .run = BOLIDE_ENTRY(bolide_rope_quantize_fp8_append_paged_kv_cache_args, append_rows),
     .check = append_check,
     .cpu = append_cpu,
+    .cuda = append_cuda,
 };
 
 static quantize_args args_of(const bolide__call *call) {

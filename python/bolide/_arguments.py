@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What several of FlashInfer's functions share before the library is called: arguments that have no
+row there. Each is honoured, is a hint that changes no result, or is refused by name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import _frameworks
+
+_COMMON = ("auto", "fa2", "fa3", "cutlass", "cudnn", "cublas", "cublaslt", "trtllm", "trtllm-gen",
+           "cute-dsl", "cutile", "xqa")
+
+
+def check_backend(name: str, backend: Any, allowed: tuple[str, ...]) -> None:
+    """A backend's name chooses an implementation of the same contract; unknown ones are refused."""
+    if backend not in allowed:
+        raise ValueError(f"{name}: backend: expected one of {', '.join(allowed)}; got {backend!r}")
+
+
+def later(name: str, **arguments: Any) -> None:
+    """Arguments of quantised formats that the library does not have yet: refused where given."""
+    for argument, value in arguments.items():
+        if value is not None and value is not False:
+            raise NotImplementedError(f"{name}: {argument}: not supported by this version")
+
+
+def split_paged(cache: Any, kv_layout: str) -> tuple[Any, Any]:
+    """Keys and values of a paged cache: a pair of 4-D tensors, or one 5-D tensor with both on its
+    second axis. Where the page axis was dropped, since a page has one token, it is put back."""
+    if isinstance(cache, (tuple, list)):
+        k, v = cache
+    else:
+        k, v = cache[:, 0], cache[:, 1]
+    if k.ndim == 3:
+        axis = 1 if kv_layout == "NHD" else 2
+        k, v = expand(k, axis), expand(v, axis)
+    return k, v
+
+
+def expand(tensor: Any, axis: int) -> Any:
+    """A view with one more axis of size 1."""
+    if _frameworks.is_torch(tensor):
+        return tensor.unsqueeze(axis)
+    index: list[Any] = [slice(None)] * tensor.ndim
+    index.insert(axis, None)
+    return tensor[tuple(index)]
+
+
+def transposed(tensor: Any) -> Any:
+    """A view with the last two axes exchanged."""
+    return tensor.swapaxes(-1, -2)
