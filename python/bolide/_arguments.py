@@ -8,9 +8,6 @@ from typing import Any
 
 from . import _frameworks
 
-_COMMON = ("auto", "fa2", "fa3", "cutlass", "cudnn", "cublas", "cublaslt", "trtllm", "trtllm-gen",
-           "cute-dsl", "cutile", "xqa")
-
 
 def check_backend(name: str, backend: Any, allowed: tuple[str, ...]) -> None:
     """A backend's name chooses an implementation of the same contract; unknown ones are refused."""
@@ -30,6 +27,8 @@ def split_paged(cache: Any, kv_layout: str) -> tuple[Any, Any]:
     second axis. Where the page axis was dropped, since a page has one token, it is put back."""
     if isinstance(cache, (tuple, list)):
         k, v = cache
+    elif _frameworks.is_torch(cache):
+        k, v = cache.unbind(1)
     else:
         k, v = cache[:, 0], cache[:, 1]
     if k.ndim == 3:
