@@ -138,6 +138,30 @@ static void far_rope_append(void) {
     drop_far(&k), drop_far(&v);
 }
 
+/* ---- memory of a call -------------------------------------------------------------------------
+ */
+
+typedef struct scratch {
+    bolide_workspace w;
+    bolide_plan *plan;
+} scratch;
+
+static void *part(int64_t bytes) {
+    return aligned_alloc(64, (size_t)bytes / 64 * 64 + 64);
+}
+
+static scratch take(const bolide_sizes *s) {
+    scratch m = {.w = {part(s->device_bytes), s->device_bytes, part(s->device_int_bytes),
+                       s->device_int_bytes, part(s->pinned_bytes), s->pinned_bytes},
+                 .plan = part(s->plan_bytes)};
+    m.plan->size = s->plan_bytes;
+    return m;
+}
+
+static void give(scratch *m) {
+    free(m->w.device), free(m->w.device_int), free(m->w.pinned), free(m->plan);
+}
+
 /* ---- scores over 65504 --------------------------------------------------------------------------
  */
 
@@ -163,21 +187,65 @@ static void wide_scores(void) {
     a.q = &tq, a.k = &tk, a.v = &tv, a.out = &to, a.lse = &tl;
     a.sm_scale = 1e-5;
     bolide_sizes sizes;
-    bolide_workspace w = {0};
     check(!bolide_op_workspace(bolide_op_find("single_decode_with_kv_cache"), NULL, &a, &sizes),
           "sizes");
-    w.device = aligned_alloc(64, (size_t)sizes.device_bytes / 64 * 64 + 64);
-    w.device_bytes = sizes.device_bytes;
-    w.device_int = aligned_alloc(64, (size_t)sizes.device_int_bytes / 64 * 64 + 64);
-    w.device_int_bytes = sizes.device_int_bytes;
-    w.pinned = aligned_alloc(64, (size_t)sizes.pinned_bytes / 64 * 64 + 64);
-    w.pinned_bytes = sizes.pinned_bytes;
-    a.workspace = &w;
+    sizes.plan_bytes = sizeof(bolide_plan);
+    scratch m = take(&sizes);
+    a.workspace = &m.w;
     check(!bolide_single_decode_with_kv_cache(NULL, &a, NULL), "wide scores run");
     check(out[0] == 0x4000 && out[SIZE - 1] == 0x4000, "scores beyond 16 bits: the mean of V");
     /* 8 in natural units, and three equal keys. */
     check(fabs((double)lse - (8 + log(3)) / log(2)) < 1e-4, "scores beyond 16 bits: the lse");
-    free(w.device), free(w.device_int), free(w.pinned);
+    give(&m);
+}
+
+/* ---- more requests than 16 bits count
+ * ------------------------------------------------------------
+ */
+
+/* One query token a request; every third request has no key. */
+static void many_prefills(void) {
+    enum { B = 70000 };
+    int32_t *q_ends = malloc((B + 1) * sizeof *q_ends), *k_ends = malloc((B + 1) * sizeof *k_ends);
+    float *q = calloc((size_t)B * D, sizeof *q), *out = malloc((size_t)B * D * sizeof *out);
+    float *v = malloc((size_t)B * D * sizeof *v);
+    int64_t bounds[] = {B + 1}, rows[] = {B, 1, D}, keys[] = {0, 1, D};
+    int right = 1;
+    for (int32_t r = 0; r <= B; r++) {
+        q_ends[r] = r;
+        k_ends[r] = r - (r + 2) / 3;
+    }
+    keys[0] = k_ends[B];
+    for (int64_t i = 0; i < (int64_t)B * D; i++)
+        v[i] = (float)(i % 1000);
+    memset(out, 0xff, (size_t)B * D * sizeof *out);
+    bolide_tensor qi = tensor(q_ends, BOLIDE_I32, 1, bounds),
+                  ki = tensor(k_ends, BOLIDE_I32, 1, bounds);
+    bolide_tensor tq = tensor(q, BOLIDE_F32, 3, rows), to = tensor(out, BOLIDE_F32, 3, rows);
+    bolide_tensor tk = tensor(q, BOLIDE_F32, 3, keys), tv = tensor(v, BOLIDE_F32, 3, keys);
+    bolide_batch_prefill_ragged_plan_args a;
+    bolide_batch_prefill_ragged_run_args r;
+    bolide_sizes sizes;
+    check(!bolide_args_init("batch_prefill_ragged_plan", &a, sizeof a), "init");
+    check(!bolide_args_init("batch_prefill_ragged_run", &r, sizeof r), "init");
+    a.qo_indptr = &qi, a.kv_indptr = &ki;
+    a.num_qo_heads = a.num_kv_heads = 1;
+    a.head_dim_qk = D;
+    a.q_data_type = BOLIDE_F32;
+    check(!bolide_batch_prefill_ragged_workspace(NULL, &a, &sizes), "sizes");
+    scratch m = take(&sizes);
+    a.workspace = r.workspace = &m.w;
+    a.plan = r.plan = m.plan;
+    r.q = &tq, r.k = &tk, r.v = &tv, r.out = &to;
+    check(!bolide_batch_prefill_ragged_plan(NULL, &a, NULL), "70,000 prefills plan");
+    check(!bolide_batch_prefill_ragged_run(NULL, &r, NULL), "70,000 prefills run");
+    for (int64_t i = 0; i < (int64_t)B * D; i++) {
+        const int64_t request = i / D, has = k_ends[request + 1] - k_ends[request];
+        right &= out[i] == (has ? v[k_ends[request] * D + i % D] : 0.0f);
+    }
+    check(right, "70,000 prefills, each its own result");
+    give(&m);
+    free(q_ends), free(k_ends), free(q), free(out), free(v);
 }
 
 int main(void) {
@@ -187,6 +255,7 @@ int main(void) {
     far_appends();
     far_rope_append();
     wide_scores();
+    many_prefills();
     printf("%d passed, %d failed, %d skipped\n", passed, failed, skipped);
     return failed != 0;
 }
