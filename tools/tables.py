@@ -144,7 +144,8 @@ def part(name, tool):
     if name.startswith("example: "):
         text = (ROOT / name[len("example: "):]).read_text().rstrip("\n")
         # The licence line is said once, at the end of the document.
-        return ["```c"] + text.split("\n")[2:] + ["```"]
+        language, head = ("python", 1) if name.endswith(".py") else ("c", 2)
+        return [f"```{language}"] + text.split("\n")[head:] + ["```"]
     sys.exit(f"tables: unknown part: {name}")
 
 

@@ -42,4 +42,8 @@ def merge_states(v: Tensor, s: Tensor) -> Tuple[Tensor, Tensor]:
     return _states(v, s, None, None)
 
 
+from ._wrappers.cascade import (  # noqa: E402, F401  (they use the functions above)
+    BatchDecodeWithSharedPrefixPagedKVCacheWrapper, BatchPrefillWithSharedPrefixPagedKVCacheWrapper,
+    MultiLevelCascadeAttentionWrapper)
+
 __getattr__ = _missing.lookup(__name__)

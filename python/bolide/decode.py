@@ -7,6 +7,9 @@ from typing import Any, Optional, Tuple, Union
 
 from . import _frameworks, _missing
 from ._binding import operator
+from ._wrappers.decode import (  # noqa: F401
+    BatchDecodeWithPagedKVCacheWrapper, CUDAGraphBatchDecodeWithPagedKVCacheWrapper,
+    fast_decode_plan)
 
 Tensor = Any
 

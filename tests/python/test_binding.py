@@ -6,6 +6,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ import bolide
 from bolide import _binding, _dtypes, _frameworks, _rows
 from bolide._binding import Plan, Workspace, operator
 
+EXAMPLES = Path(__file__).parents[2] / "examples" / "python"
 RMS = operator("rmsnorm", "input weight out eps")
 
 
@@ -192,6 +194,11 @@ def test_dtypes_compare_with_frameworks():
     assert _dtypes.of(np.float32) is bolide.float32
     with pytest.raises(TypeError):
         _dtypes.of("complex64")
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda p: p.name)
+def test_examples(path):
+    subprocess.run([sys.executable, "-W", "error", str(path)], check=True, capture_output=True)
 
 
 def test_import_builds_nothing_and_needs_no_torch():

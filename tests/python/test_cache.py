@@ -189,4 +189,6 @@ def test_products(fw, rng, close, out_dtype):
     bolide.gemm.tinygemm_bf16(a, w, out)
     close(fw.numbers(out), expected, out_dtype, 4)
     with pytest.raises(ValueError, match="mm_bf16: backend: expected one of"):
-        bolide.mm_bf16(a, w.T, backend="mkl")
+        bolide.mm_bf16(a, w.T, backend="mkl", skip_check=True)
+    assert bolide.mm_bf16.is_backend_supported("cublaslt", 90)
+    assert not bolide.mm_bf16.has_backend("mkl") and bolide.bmm_bf16.has_backend_choices()

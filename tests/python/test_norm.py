@@ -208,6 +208,54 @@ def test_llama31_rope(fw, rng, close):
     assert (fw.numbers(q) == fw.numbers(got[0])).all()
 
 
+def fp8_parts(fw, rng, mla):
+    n, heads = 5, () if mla else (2,)
+    parts = [drawn(fw, rng, shape, "bfloat16")
+             for shape in ((n, 4, 64), (n, *heads, 64), (n, 4, 32), (n, *heads, 32))]
+    pos = np.array([0, 3, 9, 30, 31])
+    angle = np.arange(32)[:, None] * 1e4 ** (-np.arange(32) / 32.0)
+    table = fw.tensor(np.concatenate([np.cos(angle), np.sin(angle)], -1), "float32")
+    q, k = (turned(t.reshape(n, -1, 64), pos, 64, False).reshape(t.shape)
+            for t in (parts[0][1], parts[1][1]))
+    expected = [q * 0.5, k * 2, parts[2][1] * 0.5, parts[3][1] * 2]
+    return [p[0] for p in parts], table, fw.tensor(pos, "int32"), expected
+
+
+@pytest.mark.parametrize("mla", [False, True])
+def test_rope_to_fp8(fw, rng, close, mla):
+    parts, table, pos, expected = fp8_parts(fw, rng, mla)
+    call = bolide.rope.mla_rope_quantize_fp8 if mla else bolide.rope.rope_quantize_fp8
+    for kind in (None, "float8_e5m2"):
+        got = call(*parts, table, pos, quantize_dtype=kind, quant_scale_q=0.5, quant_scale_kv=2.0)
+        for g, e in zip(got, expected):
+            close(fw.numbers(g), e, kind or "float8_e4m3fn")
+    if not mla:
+        got = bolide.rope.rope_quantize_fp8(*parts[:2], None, None, table, pos, quant_scale_q=0.5)
+        assert got[2] is None and got[3] is None
+        close(fw.numbers(got[0]), expected[0], "float8_e4m3fn")
+
+
+@pytest.mark.parametrize("mla", [False, True])
+def test_rope_to_fp8_cache(fw, rng, close, mla):
+    parts, table, pos, expected = fp8_parts(fw, rng, mla)
+    zeros = [fw.tensor(np.zeros(s), "float8_e4m3fn") for s in
+             (((3, 4, 32), (3, 4, 64)) if mla else ((3, 4, 2, 96), (3, 4, 2, 48)))]
+    v, v64 = (None, None) if mla else drawn(fw, rng, (5, 2, 48), "bfloat16")
+    ints = [fw.tensor(np.array(a), "int32") for a in
+            ([2, 0], [0, 2], [0, 0, 0, 0, -1], [0, 1, 2, 5, 0])]
+    q, nope = bolide.rope.rope_quantize_fp8_append_paged_kv_cache(
+        *parts, v, table, pos, tuple(zeros), *ints, quant_scale_q=0.5, quant_scale_kv=2.0,
+        page_size=4)
+    close(fw.numbers(q), expected[0], "float8_e4m3fn")
+    close(fw.numbers(nope), expected[2], "float8_e4m3fn")
+    slots = [(2, 0), (2, 1), (2, 2), (0, 1)]
+    for token, (page, slot) in enumerate(slots):
+        first, second = (fw.numbers(z)[page, slot] for z in zeros)
+        key = np.concatenate([expected[1][token], expected[3][token]], -1)
+        close(first, expected[3][token] if mla else key, "float8_e4m3fn")
+        close(second, expected[1][token] if mla else v64[token] * 2, "float8_e4m3fn")
+
+
 def test_rope_from_table(fw, rng, close):
     q, q64 = drawn(fw, rng, (3, 4 * 64), "float16")
     k, k64 = drawn(fw, rng, (3, 2 * 64), "float16")

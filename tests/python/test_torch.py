@@ -132,6 +132,9 @@ def calls():
             p, 9, 0.9, seed=s, offset=s, return_valid=True), (probs, one)),
         "top_k": (lambda p: bolide.top_k(p, 5, sorted=True), (probs,)),
         "merge": (lambda q: bolide.merge_state(q, q[..., 0].float(), q, q[..., 1].float()), (q,)),
+        "append": (lambda k, i: (lambda c: (bolide.append_paged_kv_cache(
+            k, k, i * 0, i, c, i, i[:2] * 6, i[:1] + 1), c)[1])(
+                torch.zeros(6, 2, 1, 2, 64, dtype=torch.float16)), (k, ids)),
         "packbits": (lambda p: bolide.packbits(p.flatten() > 0.01, "little"), (probs,)),
     }
 

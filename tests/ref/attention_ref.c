@@ -347,8 +347,8 @@ static void prefill_ragged_fill(ref_call *c) {
         attention_write_i64(c, "seq_lens", r, t->kv_len[r]);
         attention_write_i64(c, "seq_lens_q", r, t->q_len[r]);
     }
-    attention_fill_packed(c, t, "k", t->k_start, 12);
-    attention_fill_packed(c, t, "v", t->v_start, 13);
+    attention_fill_packed(c, t, "k", t->k_start);
+    attention_fill_packed(c, t, "v", t->v_start);
     attention_fill_mask(c, t);
     attention_fill_items(c, t);
     attention_fill_scales(c);
@@ -442,8 +442,8 @@ static void single_prefill_dims(ref_call *c) {
 
 static void single_fill(ref_call *c) {
     const batch *t = ref_state(c, sizeof *t);
-    attention_fill_packed(c, t, "k", t->k_start, 12);
-    attention_fill_packed(c, t, "v", t->v_start, 13);
+    attention_fill_packed(c, t, "k", t->k_start);
+    attention_fill_packed(c, t, "v", t->v_start);
     attention_fill_mask(c, t);
     attention_fill_scales(c);
 }
