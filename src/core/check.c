@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/check_text.h"
 #include "core/context.h"
 
 typedef struct row_view {
@@ -64,67 +65,6 @@ static int is_written(bolide_kind k) {
     return k == BOLIDE_KIND_OUT || k == BOLIDE_KIND_INOUT;
 }
 
-/* ---- texts -------------------------------------------------------------------------------- */
-
-static const char *shape_text(const bolide_tensor *t) {
-    char buffer[200];
-    int n = 0;
-    for (int32_t i = 0; i < t->ndim && n < 160; i++)
-        n += snprintf(buffer + n, sizeof buffer - (size_t)n, "%s%lld", i ? ", " : "",
-                      (long long)t->shape[i]);
-    return bolide__text("[%.*s]", n, buffer);
-}
-
-/* A form with the values bound so far: "[32, d]". */
-static const char *form_text(const bolide__call *call, const bolide__form *f) {
-    const bolide__program *p = call->program;
-    char buffer[220] = "";
-    int n = 0;
-    for (int i = 0; i < f->ndim && n < 170; i++) {
-        const bolide__word *w = &p->words[f->first + i];
-        const int64_t v = w->kind == BOLIDE__CONST  ? w->value
-                          : w->kind == BOLIDE__NAME ? call->dims[w->slot]
-                          : w->kind == BOLIDE__EXPR ? bolide__eval(p, call->dims, w->code)
-                                                    : INT64_MIN;
-        const char *sep = i ? ", " : "";
-        if (v != INT64_MIN)
-            n += snprintf(buffer + n, sizeof buffer - (size_t)n, "%s%lld", sep, (long long)v);
-        else if (w->kind == BOLIDE__NAME)
-            n += snprintf(buffer + n, sizeof buffer - (size_t)n, "%s%.*s", sep,
-                          (int)p->names[w->slot].length, p->names[w->slot].text);
-        else
-            n += snprintf(buffer + n, sizeof buffer - (size_t)n, "%s_", sep);
-    }
-    return bolide__text("[%.*s]", n, buffer);
-}
-
-static const char *dtypes_text(int64_t set) {
-    char buffer[240];
-    int n = 0, left = __builtin_popcountll((unsigned long long)set);
-    for (int bit = 0; bit < 63 && n < 200; bit++) {
-        if (!(set >> bit & 1))
-            continue;
-        left--;
-        n += snprintf(buffer + n, sizeof buffer - (size_t)n, "%s%s",
-                      bolide_dtype_name((int64_t)1 << bit),
-                      left > 1    ? ", "
-                      : left == 1 ? " or "
-                                  : "");
-    }
-    return bolide__text("%.*s", n, buffer);
-}
-
-static const char *device_text(bolide_device d) {
-    if (d.type == BOLIDE_CPU)
-        return "cpu";
-    const char *kind = d.type == BOLIDE_CUDA           ? "cuda"
-                       : d.type == BOLIDE_CUDA_HOST    ? "cuda_host"
-                       : d.type == BOLIDE_CUDA_MANAGED ? "cuda_managed"
-                                                       : "device type";
-    return bolide__text("%s%s%d", kind, kind[0] == 'c' ? ":" : " ",
-                        kind[0] == 'c' ? d.index : d.type);
-}
-
 /* ---- scalars ------------------------------------------------------------------------------ */
 
 static bolide_status check_enum(const bolide__call *call, const row_view *v, int64_t value) {
@@ -152,7 +92,7 @@ static bolide_status check_integer(bolide__call *call, const row_view *v) {
         BOLIDE_TRY(check_enum(call, v, value));
     if (r->kind == BOLIDE_KIND_DTYPE &&
         (__builtin_popcountll((unsigned long long)value) != 1 || !(value & r->dtypes)))
-        return BOLIDE_FAIL_ARG(call, r->name, "dtype", dtypes_text(r->dtypes), "%s",
+        return BOLIDE_FAIL_ARG(call, r->name, "dtype", bolide__dtypes_text(r->dtypes), "%s",
                                __builtin_popcountll((unsigned long long)value) == 1
                                    ? bolide_dtype_name(value)
                                    : bolide__text("%lld", (long long)value));
@@ -298,7 +238,7 @@ static bolide_status check_dtype(const bolide__call *call, const row_view *v,
     const int64_t set = row_dtypes(call, v), bit = bolide_dtype_bit(t->dtype);
     if (set == 0 || set & bit)
         return BOLIDE_OK;
-    return BOLIDE_FAIL_ARG(call, v->param->name, "dtype", dtypes_text(set), "%s",
+    return BOLIDE_FAIL_ARG(call, v->param->name, "dtype", bolide__dtypes_text(set), "%s",
                            bit ? bolide_dtype_name(bit)
                                : bolide__text("code %d, %d bits, %d lanes", t->dtype.code,
                                               t->dtype.bits, t->dtype.lanes));
@@ -326,8 +266,8 @@ static bolide_status check_shape(bolide__call *call, const row_view *v, const bo
             want = bolide__eval(p, call->dims, w->code);
         want = want == INT64_MIN ? got : want; /* a name that nothing binds constrains nothing */
         if (want != got || got < 0)
-            return BOLIDE_FAIL_ARG(call, v->param->name, "shape", form_text(call, f), "%s",
-                                   shape_text(t));
+            return BOLIDE_FAIL_ARG(call, v->param->name, "shape", bolide__form_text(call, f), "%s",
+                                   bolide__shape_text(t));
     }
     return BOLIDE_OK;
 }
@@ -370,8 +310,8 @@ static bolide_status check_tensor(bolide__call *call, const row_view *v, const b
     if (!device_ok(call, r, t->device))
         return BOLIDE_FAIL_ARG(call, r->name, "device",
                                r->flags & BOLIDE_HOST ? "host memory"
-                                                      : device_text(call->ctx->device),
-                               "%s", device_text(t->device));
+                                                      : bolide__device_text(call->ctx->device),
+                               "%s", bolide__device_text(t->device));
     if (t->ndim > 0 && !t->shape)
         return BOLIDE_FAIL_ARG(call, r->name, "shape", "not NULL", "NULL");
     const bolide__form *f =
@@ -390,7 +330,7 @@ static bolide_status check_tensor(bolide__call *call, const row_view *v, const b
     BOLIDE_TRY(check_shape(call, v, t, f, false));
     if (!addressable(t))
         return BOLIDE_FAIL_ARG(call, r->name, "shape", "a view that spans fewer than 2^62 bytes",
-                               "%s", shape_text(t));
+                               "%s", bolide__shape_text(t));
     return BOLIDE_OK;
 }
 
@@ -430,7 +370,7 @@ static bolide_status check_strides(const bolide__call *call, const row_view *v,
         if (bolide__is_contiguous(t))
             return BOLIDE_OK;
         return BOLIDE_FAIL_ARG(
-            call, r->name, "strides", "a contiguous tensor", "shape %s, %s", shape_text(t),
+            call, r->name, "strides", "a contiguous tensor", "shape %s, %s", bolide__shape_text(t),
             bolide__text("last stride %lld", t->ndim ? (long long)t->strides[t->ndim - 1] : 0LL));
     }
     if (bolide__numel(t) == 0)
