@@ -7,6 +7,7 @@ from typing import Any, Optional, Tuple, Union
 
 from . import _frameworks, _missing
 from ._binding import operator
+from ._wrappers._memory import _get_range_buf  # noqa: F401  (engines look for it here)
 from ._wrappers.decode import (  # noqa: F401
     BatchDecodeWithPagedKVCacheWrapper, CUDAGraphBatchDecodeWithPagedKVCacheWrapper,
     fast_decode_plan)
