@@ -70,8 +70,8 @@ def _read(text: str) -> Iterator[Parameter]:
 def coverage() -> Coverage:
     """What becomes of each parameter of FlashInfer's functions that an operator stands for.
 
-    ``str(bolide.coverage())`` counts: honoured; done by this package; always so; a hint, which may be
-    without effect; refused by name; missing; coming later with its formats.
+    ``str(bolide.coverage())`` counts: honoured; done by this package; always so; a hint, which may
+    be without effect; refused by name; missing; coming later with its formats.
     """
     parameters = tuple(_read(_text()))
     counts = Counter(p.status for p in parameters)

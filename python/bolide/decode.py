@@ -31,8 +31,10 @@ def single_decode_with_kv_cache(
     """Attention of one token against one request's keys and values.
 
     :param q: ``[h_q, d]`` float16, bfloat16, float32 or fp8.
-    :param k: ``[s, h_kv, d]`` (NHD) or ``[h_kv, s, d]`` (HND); h_kv divides h_q. :param v: likewise.
-    :param pos_encoding_mode: "NONE", "ROPE_LLAMA" (rotation inside the kernel, in halves) or "ALIBI".
+    :param k: ``[s, h_kv, d]`` (NHD) or ``[h_kv, s, d]`` (HND); h_kv divides h_q.
+    :param v: likewise.
+    :param pos_encoding_mode: "NONE", "ROPE_LLAMA" (rotation inside the kernel, in halves) or
+        "ALIBI".
     :param use_tensor_cores: a hint.
     :param q_scale: with k_scale multiplies the logits, v_scale the output: numbers or tensors.
     :param window_left: keys visible before the last one; -1 is no limit.

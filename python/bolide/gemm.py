@@ -27,8 +27,10 @@ def mm_bf16(a: Tensor, b: Tensor, bias: Optional[Tensor] = None, pdl: bool = Fal
             backend: str = "cudnn") -> Tensor:
     """``a @ b + bias``.
 
-    :param a: ``[m, k]`` bfloat16 or float16. :param b: ``[k, n]`` of a's dtype, any strides.
-    :param bias: ``[n]``. :param out_dtype: bfloat16, float16 or float32; that of out if it is given
+    :param a: ``[m, k]`` bfloat16 or float16.
+    :param b: ``[k, n]`` of a's dtype, any strides.
+    :param bias: ``[n]``.
+    :param out_dtype: bfloat16, float16 or float32; that of out if it is given
         must be the same.
     :returns: ``[m, n]``.
     """

@@ -56,15 +56,16 @@ def test_installed_tree_is_whole(tmp_path):
 def test_binding_needs_no_new_glibc():
     out = subprocess.run(["readelf", "-V", BUILD / "libbolide_python.so"], capture_output=True,
                          text=True, check=True)
-    versions = {tuple(map(int, word[6:].split("."))) for word in out.stdout.split()
+    versions = {tuple(map(int, word[6:].split(".")))
+                for word in out.stdout.split()
                 if word.startswith("GLIBC_")}
     assert versions and max(versions) <= (2, 28)
 
 
 def test_import_is_quick():
     """Without torch; the least of five, in processor time, since machines of tests are busy."""
-    code = ("import sys, time; sys.modules['torch'] = None; t = time.process_time(); import bolide; "
-            "print(time.process_time() - t)")
+    code = ("import sys, time; sys.modules['torch'] = None; t = time.process_time(); "
+            "import bolide; print(time.process_time() - t)")
     times = [float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,
                                   check=True).stdout) for _ in range(5)]
     assert min(times) < 0.6
