@@ -116,6 +116,16 @@ void BOLIDE_ISA(probe_shapes)(int which, const float *in, float *out, uint32_t b
         for (int i = 0; i < 16; i++)
             f32_store(out + 16 * i, r[i]);
         break;
+    case SHAPE_SUM16:
+        for (int i = 0; i < 16; i++)
+            r[i] = f32_load(in + 16 * i);
+        f32_store(out, f32_sum16(r));
+        for (int i = 0; i < 16; i++)
+            out[16 + i] = f32_sum(r[i]);
+        break;
+    case SHAPE_SPLIT:
+        f32_store(out, bf16_load_split(in));
+        break;
     case SHAPE_DEINTERLEAVE:
     case SHAPE_INTERLEAVE:
         if (which == SHAPE_INTERLEAVE)
