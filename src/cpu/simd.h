@@ -25,8 +25,7 @@
 //   f32_round            to nearest even
 //   f32_to_i32           towards zero, f32_to_i32_round to nearest even; INT32_MIN for NaN and
 //                        for values outside int32
-//   f32_sum, _hmax, _hmin  one fixed tree: lanes i and i+8, then +4, +2, +1; f32_sum16 gives the
-//                        sums of 16 vectors as lanes, with the same bits
+//   f32_sum, _hmax, _hmin  one fixed tree: lanes i and i+8, then +4, +2, +1
 
 #ifndef BOLIDE_CPU_SIMD_H
 #define BOLIDE_CPU_SIMD_H

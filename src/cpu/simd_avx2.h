@@ -382,14 +382,6 @@ BOLIDE_INLINE void u16_store_n(void *p, i32x16 a, int64_t n) {
     simd_store_halves(p, simd_narrow16(a), simd_count(n));
 }
 
-/* 16 elements of bf16 as f32: those with an even place in lanes 0 to 7, those with an odd one in
- * lanes 8 to 15. Cheaper than in order. */
-BOLIDE_INLINE f32x16 bf16_load_split(const void *p) {
-    const __m256i words = _mm256_loadu_si256((const __m256i *)p);
-    const __m256i odd = _mm256_and_si256(words, _mm256_set1_epi32((int)0xFFFF0000u));
-    return (f32x16){_mm256_castsi256_ps(_mm256_slli_epi32(words, 16)), _mm256_castsi256_ps(odd)};
-}
-
 /* ---- f16 and fp8 through the chip's f16 conversion ---------------------------------------- */
 
 #define BOLIDE_SIMD_HAS_F16 1
@@ -485,25 +477,6 @@ BOLIDE_INLINE float f32_sum(f32x16 a) {
     const __m128 s4 = _mm_add_ps(_mm256_castps256_ps128(s8), _mm256_extractf128_ps(s8, 1));
     const __m128 s2 = _mm_add_ps(s4, _mm_movehl_ps(s4, s4));
     return _mm_cvtss_f32(_mm_add_ss(s2, _mm_movehdup_ps(s2)));
-}
-BOLIDE_INLINE __m256 simd_sums8(const f32x16 *r) {
-    __m256 a[8], b[4], c[2];
-    BOLIDE_UNROLL
-    for (int i = 0; i < 8; i++)
-        a[i] = _mm256_add_ps(r[i].lo, r[i].hi);
-    BOLIDE_UNROLL
-    for (int i = 0; i < 4; i++)
-        b[i] = _mm256_add_ps(_mm256_blend_ps(a[i], a[i + 4], 0xF0),
-                             _mm256_permute2f128_ps(a[i], a[i + 4], 0x21));
-    BOLIDE_UNROLL
-    for (int i = 0; i < 2; i++)
-        c[i] = _mm256_add_ps(_mm256_blend_ps(b[i], b[i + 2], 0xCC),
-                             _mm256_shuffle_ps(b[i], b[i + 2], 0x4E));
-    const __m256 crossed = _mm256_permute_ps(_mm256_blend_ps(c[0], c[1], 0x55), 0xB1);
-    return _mm256_add_ps(_mm256_blend_ps(c[0], c[1], 0xAA), crossed);
-}
-BOLIDE_INLINE f32x16 f32_sum16(const f32x16 r[16]) {
-    return (f32x16){simd_sums8(r), simd_sums8(r + 8)};
 }
 BOLIDE_INLINE float f32_hmax_tree(f32x16 a) {
     const __m256 s8 = _mm256_max_ps(a.lo, a.hi);

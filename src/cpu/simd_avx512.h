@@ -224,17 +224,6 @@ BOLIDE_INLINE void u16_store_n(void *p, i32x16 a, int64_t n) {
     _mm256_mask_storeu_epi16(p, mask_first(n).k, _mm512_cvtepi32_epi16(a.v));
 }
 
-/* 16 elements of bf16 as f32: those with an even place in lanes 0 to 7, those with an odd one in
- * lanes 8 to 15. Cheaper than in order. */
-BOLIDE_INLINE f32x16 bf16_load_split(const void *p) {
-    const __m128i even = _mm_setr_epi8(-1, -1, 0, 1, -1, -1, 4, 5, -1, -1, 8, 9, -1, -1, 12, 13);
-    const __m128i odd = _mm_setr_epi8(-1, -1, 2, 3, -1, -1, 6, 7, -1, -1, 10, 11, -1, -1, 14, 15);
-    const __m512i pick = _mm512_inserti64x4(_mm512_castsi256_si512(_mm256_set_m128i(even, even)),
-                                            _mm256_set_m128i(odd, odd), 1);
-    const __m512i twice = _mm512_broadcast_i64x4(_mm256_loadu_si256((const __m256i *)p));
-    return (f32x16){_mm512_castsi512_ps(_mm512_shuffle_epi8(twice, pick))};
-}
-
 /* ---- f16 and fp8 through the chip's f16 conversion ---------------------------------------- */
 
 #define BOLIDE_SIMD_HAS_F16 1
@@ -310,25 +299,6 @@ BOLIDE_INLINE float f32_sum(f32x16 a) {
     const __m128 s4 = _mm_add_ps(_mm256_castps256_ps128(s8), _mm256_extractf128_ps(s8, 1));
     const __m128 s2 = _mm_add_ps(s4, _mm_movehl_ps(s4, s4));
     return _mm_cvtss_f32(_mm_add_ss(s2, _mm_movehdup_ps(s2)));
-}
-BOLIDE_INLINE f32x16 f32_sum16(const f32x16 r[16]) {
-    const __m512i quarters =
-        _mm512_setr_epi32(4, 5, 6, 7, 16, 17, 18, 19, 12, 13, 14, 15, 24, 25, 26, 27);
-    __m512 a[8], b[4], c[2];
-    BOLIDE_UNROLL
-    for (int i = 0; i < 8; i++)
-        a[i] = _mm512_add_ps(_mm512_mask_blend_ps(0xFF00, r[i].v, r[i + 8].v),
-                             _mm512_shuffle_f32x4(r[i].v, r[i + 8].v, 0x4E));
-    BOLIDE_UNROLL
-    for (int i = 0; i < 4; i++)
-        b[i] = _mm512_add_ps(_mm512_mask_blend_ps(0xF0F0, a[i], a[i + 4]),
-                             _mm512_permutex2var_ps(a[i], quarters, a[i + 4]));
-    BOLIDE_UNROLL
-    for (int i = 0; i < 2; i++)
-        c[i] = _mm512_add_ps(_mm512_mask_blend_ps(0xCCCC, b[i], b[i + 2]),
-                             _mm512_shuffle_ps(b[i], b[i + 2], 0x4E));
-    const __m512 crossed = _mm512_permute_ps(_mm512_mask_blend_ps(0x5555, c[0], c[1]), 0xB1);
-    return (f32x16){_mm512_add_ps(_mm512_mask_blend_ps(0xAAAA, c[0], c[1]), crossed)};
 }
 BOLIDE_INLINE float f32_hmax_tree(f32x16 a) {
     const __m256 s8 = _mm256_max_ps(_mm512_castps512_ps256(a.v), _mm512_extractf32x8_ps(a.v, 1));

@@ -332,19 +332,6 @@ SIMD_NARROW_LOAD(u16_load, uint16_t)
 SIMD_NARROW_STORE(u8_store, uint8_t)
 SIMD_NARROW_STORE(u16_store, uint16_t)
 
-/* 16 elements of bf16 as f32: those with an even place in lanes 0 to 7, those with an odd one in
- * lanes 8 to 15. Cheaper than in order. */
-BOLIDE_INLINE f32x16 bf16_load_split(const void *p) {
-    simd_u32v words[2];
-    f32x16 r;
-    memcpy(words, p, sizeof words);
-    for (int i = 0; i < 2; i++) {
-        r.v[i] = (simd_f32v)(words[i] << 16);
-        r.v[2 + i] = (simd_f32v)(words[i] & 0xFFFF0000u);
-    }
-    return r;
-}
-
 /* No f16 unit: simd_convert.h converts with integers. */
 #define BOLIDE_SIMD_HAS_F16 0
 
@@ -390,13 +377,6 @@ BOLIDE_INLINE f32x16 f32_shift_up(f32x16 a, int k) {
 BOLIDE_INLINE float f32_sum(f32x16 a) {
     const simd_f32v s4 = (a.v[0] + a.v[2]) + (a.v[1] + a.v[3]);
     return (s4[0] + s4[2]) + (s4[1] + s4[3]);
-}
-BOLIDE_INLINE f32x16 f32_sum16(const f32x16 r[16]) {
-    f32x16 sums;
-    for (int i = 0; i < 4; i++)
-        sums.v[i] = (simd_f32v){f32_sum(r[4 * i]), f32_sum(r[4 * i + 1]), f32_sum(r[4 * i + 2]),
-                                f32_sum(r[4 * i + 3])};
-    return sums;
 }
 BOLIDE_INLINE float simd_max1(float a, float b) {
     return a > b ? a : b;

@@ -4,7 +4,7 @@
 
 #include "simd_probe.h"
 
-#include "cpu/simd.h"
+#include "cpu/simd_dot.h"
 
 static f32x16 truth(mask16 m) {
     return i32_as_f32(i32_select(m, i32_set(1), i32_set(0)));

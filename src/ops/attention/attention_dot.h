@@ -11,7 +11,7 @@
 #ifndef BOLIDE_OPS_ATTENTION_DOT_H
 #define BOLIDE_OPS_ATTENTION_DOT_H
 
-#include "cpu/simd.h"
+#include "cpu/simd_dot.h"
 
 enum {
     BLOCK = 64,                 /* keys of a block, and the row stride of scores */
