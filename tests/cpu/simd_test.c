@@ -298,7 +298,8 @@ static void test_split(bolide__isa isa) {
         x[i] = random_bits();
     BOLIDE_CPU_PICK(probe_shapes)(SHAPE_SPLIT, x, y, 0);
     for (int i = 0; i < 8; i++)
-        ok &= bits_of(y[i]) == bits_of(x[i]) << 16 && bits_of(y[8 + i]) == (bits_of(x[i]) & ~0xFFFFu);
+        ok &=
+            bits_of(y[i]) == bits_of(x[i]) << 16 && bits_of(y[8 + i]) == (bits_of(x[i]) & ~0xFFFFu);
     expect(ok, "%s bf16_load_split", bolide__isa_name(isa));
 }
 

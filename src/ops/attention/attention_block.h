@@ -8,10 +8,7 @@
 
 #include "ops/attention/attention_mask.h"
 
-enum {
-    DOT_ROWS_MAX = BOLIDE__ATTN_DOT_ROWS,
-    TILE_ROWS_MAX = BOLIDE__ATTN_TILE_ROWS
-};
+enum { DOT_ROWS_MAX = BOLIDE__ATTN_DOT_ROWS, TILE_ROWS_MAX = BOLIDE__ATTN_TILE_ROWS };
 
 /* ---- a lane's scratch and a unit's state -------------------------------------------------- */
 
@@ -21,9 +18,9 @@ typedef struct unit {
     const bolide__attention_item *item;
     int64_t head, heads; /* key heads [head, head + heads) */
     int64_t dq, dv;      /* d_qk and d_vo padded to 16: row strides of q and o */
-    bool dot;       /* few rows, read in place; else tiles */
-    bool unit;      /* tiles of bf16 on p->units */
-    bool split;     /* o has the order of bf16_load_split */
+    bool dot;            /* few rows, read in place; else tiles */
+    bool unit;           /* tiles of bf16 on p->units */
+    bool split;          /* o has the order of bf16_load_split */
     /* scratch of the lane: [heads][rows][…] for q, o, m, l; of scores a head for tiles */
     float *q, *o, *m, *l, *scores, *keys, *values, *rotated, *cosine, *sine;
     /* of the block at hand */
@@ -97,8 +94,8 @@ static void find_rows(const unit *u, row_source s, int64_t key, int n, const cha
             to[j] = s.base + (s.start + key + j) * s.row * bytes;
         return;
     }
-    const int64_t start = p->table_row ? u->place.request_index * p->table_row
-                                       : (int64_t)u->place.request->kv_start;
+    const int64_t start =
+        p->table_row ? u->place.request_index * p->table_row : (int64_t)u->place.request->kv_start;
     const int32_t *list = p->indices + start;
     int64_t entry = key / p->page_size, in_page = key % p->page_size;
     for (int j = 0; j < n;) {

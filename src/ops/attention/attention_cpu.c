@@ -4,8 +4,9 @@
 // few key heads) until none is left. A unit walks over its keys in blocks of 64: scores, online
 // softmax in base 2, weighted values. Few rows read keys and values where they lie
 // (attention_dot.h) and are bound by memory; many rows pack the block once and are bound by
-// multiply-adds (attention_tile.h), or use the chip's units for bf16 (attention_unit.h). A unit writes its rows, or their unfinished state into a slot
-// that the merge joins afterwards. Which thread runs a unit changes nothing.
+// multiply-adds (attention_tile.h), or use the chip's units for bf16 (attention_unit.h). A unit
+// writes its rows, or their unfinished state into a slot that the merge joins afterwards. Which
+// thread runs a unit changes nothing.
 
 #include "ops/attention/attention_internal.h"
 

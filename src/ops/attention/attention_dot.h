@@ -223,7 +223,8 @@ BOLIDE_INLINE void dot_values(int rows, int64_t dtype, int64_t d, const dot_pass
 /* ---- instances ---------------------------------------------------------------------------- */
 
 typedef void dot_scores_fn(const dot_pass *p, int first, bool fetch, const float *q, float *scores);
-typedef void dot_values_fn(const dot_pass *p, int first, bool fetch, const float *weights, float *o);
+typedef void dot_values_fn(const dot_pass *p, int first, bool fetch, const float *weights,
+                           float *o);
 
 /* Four rows are the common case of grouped heads, and 128 that of their size. */
 #if defined(BOLIDE_ISA_BASELINE)

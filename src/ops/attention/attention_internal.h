@@ -18,7 +18,7 @@
 #include "ops/attention/schedule.h"
 
 enum {
-    BOLIDE__ATTN_HEAD_DIM = 576, /* largest head size */
+    BOLIDE__ATTN_HEAD_DIM = 576,  /* largest head size */
     BOLIDE__ATTN_TILE_ROWS = 256, /* largest tile of the CPU kernel */
     BOLIDE__ATTN_DOT_ROWS = 8     /* rows up to which reading in place is faster than packing */
 };
@@ -94,10 +94,10 @@ typedef struct bolide__attention_params {
     /* CPU only */
     unsigned char *lanes; /* lane_count x lane_bytes */
     int64_t lane_count, lane_bytes;
-    int64_t unit_heads;           /* key heads that one unit of work takes together; divides h_kv */
-    int64_t *next_unit;           /* counter that the lanes share */
+    int64_t unit_heads; /* key heads that one unit of work takes together; divides h_kv */
+    int64_t *next_unit; /* counter that the lanes share */
     const struct bolide__gemm_kernel *units; /* for many rows of bf16; NULL: f32 */
-    const double *rope_frequency; /* [d_qk / 2]: rope_theta^(-2i/d_qk) / rope_scale */
+    const double *rope_frequency;            /* [d_qk / 2]: rope_theta^(-2i/d_qk) / rope_scale */
 } bolide__attention_params;
 
 #ifndef __CUDACC_RTC__
