@@ -164,10 +164,7 @@ BOLIDE_INLINE void dot_columns(int rows, int chunks, int64_t dtype, const char *
         for (int i = 0; i < chunks; i++)
             sum[r * chunks + i] = f32_load(o + r * o_stride + c + 16 * i);
     }
-    BOLIDE_UNROLL
-    for (int j = 0; j < STEP; j++) {
-        if (j == count)
-            break;
+    for (int j = 0; j < count; j++) {
         BOLIDE_UNROLL
         for (int i = 0; i < chunks; i++) {
             const void *at = dtype_at(v[j], dtype, c + 16 * i);
@@ -187,8 +184,8 @@ BOLIDE_INLINE void dot_columns(int rows, int chunks, int64_t dtype, const char *
 }
 
 /* One step of `count` keys from first on, for all heads. */
-BOLIDE_INLINE void dot_values_of(int rows, int64_t dtype, int64_t d, int count, const dot_pass *p,
-                                 int first, bool fetch, const float *weights, float *o) {
+BOLIDE_INLINE void dot_values(int rows, int64_t dtype, int64_t d, int count, const dot_pass *p,
+                              int first, bool fetch, const float *weights, float *o) {
     const int at_once = 4 / rows * (BOLIDE_SIMD_512 && rows > 1 ? 2 : 1);
     const int64_t whole = d & ~(int64_t)15, steps = whole / (16 * at_once);
     fetcher f = {.row = p->row + first};
@@ -212,40 +209,36 @@ BOLIDE_INLINE void dot_values_of(int rows, int64_t dtype, int64_t d, int count, 
     }
 }
 
-BOLIDE_INLINE void dot_values(int rows, int64_t dtype, int64_t d, const dot_pass *p, int first,
-                              bool fetch, const float *weights, float *o) {
-    if (p->n - first >= STEP)
-        dot_values_of(rows, dtype, d, STEP, p, first, fetch, weights, o);
-    else
-        dot_values_of(rows, dtype, d, p->n - first, p, first, fetch, weights, o);
-}
-
 /* ---- instances ---------------------------------------------------------------------------- */
 
 typedef void dot_scores_fn(const dot_pass *p, int first, bool fetch, const float *q, float *scores);
 typedef void dot_values_fn(const dot_pass *p, int first, bool fetch, const float *weights,
                            float *o);
 
-/* Four rows are the common case of grouped heads, and 128 that of their size. */
+/* Four rows of 16-bit heads of 128 are the common case, and worth instances of their own. */
 #if defined(BOLIDE_ISA_BASELINE)
-enum { COMMON_D = 0 };
+#define DOT_COMMON(dtype, rows, d) 0
 #else
-enum { COMMON_D = 128 };
+#define DOT_COMMON(dtype, rows, d)                                                                 \
+    (((dtype) == BOLIDE_BF16 || (dtype) == BOLIDE_F16) && (rows) == 4 && (d) == COMMON_D)
 #endif
+enum { COMMON_D = 128 };
+
 #define DOT_INSTANCES(name, dtype, rows)                                                           \
     static void scores_##name##_##rows(const dot_pass *p, int first, bool fetch, const float *q,   \
                                        float *scores) {                                            \
-        if (rows == 4 && COMMON_D && p->d == COMMON_D)                                             \
+        if (DOT_COMMON(dtype, rows, p->d))                                                         \
             dot_scores(rows, dtype, COMMON_D, p, first, fetch, q, scores);                         \
         else                                                                                       \
             dot_scores(rows, dtype, p->d, p, first, fetch, q, scores);                             \
     }                                                                                              \
     static void values_##name##_##rows(const dot_pass *p, int first, bool fetch,                   \
                                        const float *weights, float *o) {                           \
-        if (rows == 4 && COMMON_D && p->d == COMMON_D)                                             \
-            dot_values(rows, dtype, COMMON_D, p, first, fetch, weights, o);                        \
+        const int count = p->n - first < STEP ? p->n - first : STEP;                               \
+        if (DOT_COMMON(dtype, rows, p->d) && count == STEP)                                        \
+            dot_values(rows, dtype, COMMON_D, STEP, p, first, fetch, weights, o);                  \
         else                                                                                       \
-            dot_values(rows, dtype, p->d, p, first, fetch, weights, o);                            \
+            dot_values(rows, dtype, p->d, count, p, first, fetch, weights, o);                     \
     }
 #define DOT_ROWS(name, dtype)                                                                      \
     DOT_INSTANCES(name, dtype, 1)                                                                  \
@@ -282,6 +275,7 @@ static const dot_kernels *dot_kernels_of(int64_t dtype) {
 #undef DOT_INSTANCES
 #undef DOT_ROWS
 #undef DOT_TABLE
+#undef DOT_COMMON
 
 /* Largest of the three row counts that does not exceed rows, as an index. */
 BOLIDE_INLINE int dot_step(int64_t rows) {
