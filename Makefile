@@ -33,7 +33,7 @@ test: all python ## run every test
 	@tests/run.sh build $(CTEST)
 
 test-torch: all python ## the Python tests on torch's tensors; installs torch (5 GB) into .venv-torch
-	@tests/python/run.sh build .venv-torch torch apache-tvm-ffi numpy ml_dtypes pytest
+	@tests/python/run.sh build .venv-torch torch apache-tvm-ffi numpy ml_dtypes pytest transformers
 
 docs: all ## the reference of the Python package, into build/docs
 	@tools/docs.sh build
