@@ -105,15 +105,15 @@ template <bool TURNED> __forceinline__ void load_two_matrices(uint32_t (&r)[2], 
 
 /* 16 bytes from global to shared memory; with `bytes` 0 they become zeros and nothing is read. Done
  * when wait_copies says so. With ONCE the data is not read again and leaves the L2 first. */
-template <bool ONCE = false>
-__forceinline__ void copy_16(void *to, const void *from, int bytes) {
+template <bool ONCE = false> __forceinline__ void copy_16(void *to, const void *from, int bytes) {
     if constexpr (ARCH >= 80 && ONCE) {
         uint64_t policy;
         asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
-        asm volatile("cp.async.cg.shared.global.L2::cache_hint.L2::128B [%0], [%1], 16, %2, %3;" ::"r"(
-                         shared_address(to)),
-                     "l"(from), "r"(bytes), "l"(policy)
-                     : "memory");
+        asm volatile(
+            "cp.async.cg.shared.global.L2::cache_hint.L2::128B [%0], [%1], 16, %2, %3;" ::"r"(
+                shared_address(to)),
+            "l"(from), "r"(bytes), "l"(policy)
+            : "memory");
     } else if constexpr (ARCH >= 80) {
         asm volatile(
             "cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(shared_address(to)),

@@ -67,13 +67,14 @@ constexpr int KV_BYTES = sizeof(kv_elem);
 constexpr int Q_PIECES = DQ / 8; /* of 16 bytes in a row */
 constexpr int K_PIECES = DQ * KV_BYTES / 16;
 constexpr int V_PIECES = DV * KV_BYTES / 16;
-constexpr bool BENT = CAPPED || ALIBI; /* logits are more than products times a scale */
+constexpr bool BENT = CAPPED || ALIBI;   /* logits are more than products times a scale */
 constexpr int RING = STAGES < 4 ? 4 : 8; /* of places: more than STAGES */
 /* Slots read at once in a merge: of few rows there are many. */
 constexpr int MERGED_AT_ONCE = SHARED_ROWS ? 16 : 2;
 /* Items at hand: those that the ring reaches back to, and LEAD ahead of the look-ups. */
 constexpr int WINDOW = 16, LEAD = 8;
-static_assert(WINDOW >= LEAD + STAGES + 2, "no item is overwritten while a tile of it is in flight");
+static_assert(WINDOW >= LEAD + STAGES + 2,
+              "no item is overwritten while a tile of it is in flight");
 
 #include "ops/attention/attention_device.cuh"
 #include "ops/attention/attention_tile.cuh"
@@ -102,7 +103,7 @@ struct shared_memory {
     alignas(16) work works[WINDOW];
     int64_t k_at[RING][KEYS]; /* element of each key's row; 0 behind the last key */
     int64_t v_at[RING][KEYS];
-    int32_t keys[RING]; /* of a tile */
+    int32_t keys[RING];          /* of a tile */
     float warp_ml[WARPS][16][2]; /* of shared rows */
     float rows_ml[ROWS][2];      /* of a merge */
     row_facts facts[ROWS];
@@ -147,7 +148,8 @@ uint32_t two_halves(const q_eight &x, int i) {
         return floats_to_halves<half>(to_float(x.at[i]), to_float(x.at[i + 1]));
 }
 
-/* Into its row of shared memory, if the tile has it; in the order that 8-bit keys ask for, see attention_tile.cuh. */
+/* Into its row of shared memory, if the tile has it; in the order that 8-bit keys ask for, see
+ * attention_tile.cuh. */
 void store_eight(shared_memory &s, const q_eight &x, int i) {
     const int row = i / (DQ / 8), d = i % (DQ / 8) * 8;
     if (row >= ROWS)
@@ -199,10 +201,9 @@ void copy_rows(unsigned char *to, const void *from, const int64_t *at, int32_t c
             constexpr int STEP = EVEN ? THREADS / WHOLE : 0;
             const int row = EVEN ? (int)threadIdx.x / WHOLE + j * STEP : i / WHOLE;
             const int piece = EVEN ? threadIdx.x % WHOLE : i % WHOLE;
-            const int spot_of = EVEN && STEP % 8 == 0
-                                    ? spot<PIECES>(threadIdx.x / WHOLE, piece) +
-                                          j * STEP * row_bytes<PIECES>()
-                                    : spot<PIECES>(row, piece);
+            const int spot_of = EVEN && STEP % 8 == 0 ? spot<PIECES>(threadIdx.x / WHOLE, piece) +
+                                                            j * STEP * row_bytes<PIECES>()
+                                                      : spot<PIECES>(row, piece);
             copy_16<SHARED_ROWS>(to + spot_of, base + at[row] + piece * (16 / KV_BYTES),
                                  row < count ? 16 : 0);
         }
@@ -351,8 +352,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
 #pragma unroll
             for (int i = 0; i < Q_EIGHTS; i++) {
                 if (next)
-                    q_next[i] = load_eight(p, then, packed_rows(p, then, ROWS),
-                                           i * THREADS + threadIdx.x);
+                    q_next[i] =
+                        load_eight(p, then, packed_rows(p, then, ROWS), i * THREADS + threadIdx.x);
             }
         }
         unsigned char *k = s.stage[n % STAGES], *v = k + KEYS * K_ROW;

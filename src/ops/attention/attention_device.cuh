@@ -89,8 +89,7 @@ int32_t query_token(const params &p, const work &w, int32_t row) {
 }
 
 int32_t query_head(const params &p, const work &w, int32_t row) {
-    return (int32_t)(blockIdx.y * (uint32_t)p.group +
-                     (uint32_t)(w.row + row) % (uint32_t)p.group);
+    return (int32_t)(blockIdx.y * (uint32_t)p.group + (uint32_t)(w.row + row) % (uint32_t)p.group);
 }
 
 /* ---- scales and positions ---------------------------------------------------------------------
@@ -147,9 +146,8 @@ bool in_mask(const params &p, const work &w, int32_t token, int32_t key) {
         if (position < prefix || key < prefix)
             return true;
         const int64_t i = position - prefix;
-        return key > position - (i < p.token_pos_len
-                                     ? p.token_pos[w.request * p.token_pos_len + i]
-                                     : 0);
+        return key >
+               position - (i < p.token_pos_len ? p.token_pos[w.request * p.token_pos_len + i] : 0);
     }
     return true;
 }
@@ -235,11 +233,11 @@ place finish(const params &p, const work &w, int32_t row, float m, float l, bool
             p.flags & BOLIDE__ATTN_LSE_BASE_E ? lse * LN2 : lse;
     place to;
     /* Where there is a key or a sink, the largest of them alone makes l at least 1. */
-    to.factor = l == 0 ? 0.0f
-                       : weight * rcp_fast(l) *
-                             (scale_of(p.v_scale, blockIdx.y) / scale_of(p.o_scale, 0));
-    to.out = static_cast<out_elem *>(p.out) + ((int64_t)w.o_start + token) * p.out_n +
-             head * p.out_h;
+    to.factor =
+        l == 0 ? 0.0f
+               : weight * rcp_fast(l) * (scale_of(p.v_scale, blockIdx.y) / scale_of(p.o_scale, 0));
+    to.out =
+        static_cast<out_elem *>(p.out) + ((int64_t)w.o_start + token) * p.out_n + head * p.out_h;
     return to;
 }
 
@@ -300,8 +298,8 @@ void merge_tile(const params &p, const work &w, int32_t rows, float (&rows_ml)[C
         using two = pack<float, 2>;
         const float *first = p.partial_ml + 2 * slot_row_of(p, w.merge_slot, row);
         const int64_t step = 2 * p.h_kv * p.tile_rows; /* from slot to slot */
-        const two own = lane < w.merge_count ? load_written<two>(first + lane * step)
-                                             : two{-INFINITE, 0.0f};
+        const two own =
+            lane < w.merge_count ? load_written<two>(first + lane * step) : two{-INFINITE, 0.0f};
         float m = own.at[0];
         for (int32_t i = lane + 32; i < w.merge_count; i += 32)
             m = fmaxf(m, load_written<two>(first + i * step).at[0]);
@@ -327,8 +325,7 @@ void merge_tile(const params &p, const work &w, int32_t rows, float (&rows_ml)[C
         for (int32_t j = 0; j < w.merge_count; j++) {
             const int64_t at = slot_row_of(p, w.merge_slot + j, row);
             const float own = load_written<pack<float, 2>>(p.partial_ml + 2 * at).at[0];
-            const pack<float, 4> o =
-                load_written<pack<float, 4>>(p.partial_o + at * D_VO + column);
+            const pack<float, 4> o = load_written<pack<float, 4>>(p.partial_o + at * D_VO + column);
             const float weight = own == -INFINITE ? 0.0f : exp2_fast(own - m);
 #pragma unroll
             for (int c = 0; c < 4; c++)
