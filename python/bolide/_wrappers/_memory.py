@@ -47,6 +47,24 @@ def to_device(tensor: Any, device: Any) -> Any:
     return tensor.to(device, non_blocking=True)
 
 
+class OnDevice:
+    """An attribute for an index array that no run reads: a copy on the wrapper's device is made
+    when somebody looks at it."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name + "_kept"
+
+    def __get__(self, wrapper: Any, owner: Any = None) -> Any:
+        if wrapper is None:
+            return self
+        wrapper.__dict__[self._name] = found = to_device(wrapper.__dict__.get(self._name),
+                                                         wrapper.device)
+        return found
+
+    def __set__(self, wrapper: Any, value: Any) -> None:
+        wrapper.__dict__[self._name] = value
+
+
 def same_place(a: Any, b: Any) -> bool:
     """Whether two tensors begin at the same address."""
     if _frameworks.is_torch(a):
