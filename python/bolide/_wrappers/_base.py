@@ -111,6 +111,7 @@ class Planned:
         self._d_vo = 0
         self._o_bit = 0
         self.device = _memory.device_of(float_workspace_buffer)
+        self._slots = _memory.Slots(self.device)
         self.reset_workspace_buffer(
             float_workspace_buffer,
             _frameworks.empty(float_workspace_buffer, (INT_WORKSPACE_BYTES,), "uint8"))
@@ -209,11 +210,13 @@ class Planned:
 
     def _plan_values(self, values: list, memory: Plan) -> None:
         space = self._workspace
+        self._slots.wait()
         try:
             self._operators.plan(*values, space.address, memory.address, space.stream)
         except BusyError:
             torch.cuda.current_stream(self.device).synchronize()
             self._operators.plan(*values, space.address, memory.address, space.stream)
+        self._slots.mark()
 
     def _make_first_plan(self, arguments: dict[str, Any], options: Options) -> None:
         """The plan of what plan() was given, or of what forward asked for last."""

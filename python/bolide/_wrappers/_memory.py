@@ -107,6 +107,28 @@ def _get_range_buf(seq_len: int, device: Any) -> Any:
     return _cache_buf[key][:seq_len]
 
 
+class Slots:
+    """The two slots of pinned staging that plans take in turn: a slot is written again only when
+    the copy out of it has ended, which the library does not check."""
+
+    def __init__(self, device: Any):
+        self._device = device
+        self._events: list | None = None
+
+    def wait(self) -> None:
+        """Before a plan."""
+        if self._events is not None:
+            self._events[0].synchronize()
+        elif getattr(self._device, "type", "cpu") == "cuda":
+            self._events = [torch.cuda.Event(), torch.cuda.Event()]
+
+    def mark(self) -> None:
+        """Behind a plan."""
+        if self._events is not None:
+            self._events[0].record(torch.cuda.current_stream(self._device))
+            self._events.reverse()
+
+
 def pinned(size: int) -> Any:
     """Bytes on the host that a GPU reads without help."""
     return torch.empty(size, dtype=torch.uint8, pin_memory=True)
@@ -114,4 +136,5 @@ def pinned(size: int) -> Any:
 
 def capturing(device: Any) -> bool:
     """Whether the current stream is being captured."""
-    return device != "cpu" and device.type == "cuda" and torch.cuda.is_current_stream_capturing()
+    return (getattr(device, "type", "cpu") == "cuda"
+            and torch.cuda.is_current_stream_capturing())
