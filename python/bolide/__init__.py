@@ -10,11 +10,18 @@ from __future__ import annotations
 import importlib
 
 from . import _dtypes, _library, _missing
+from ._alias import flashinfer_path, install_as_flashinfer
 from ._binding import batch_invariant
+from ._coverage import coverage
 from ._library import BusyError
+from .attention import BatchAttention, BatchAttentionWithAttentionSinkWrapper
 from .activation import gelu_and_mul, gelu_tanh_and_mul, silu_and_mul
-from .cascade import merge_state, merge_state_in_place, merge_states
-from .decode import single_decode_with_kv_cache
+from .cascade import (
+    BatchDecodeWithSharedPrefixPagedKVCacheWrapper, BatchPrefillWithSharedPrefixPagedKVCacheWrapper,
+    MultiLevelCascadeAttentionWrapper, merge_state, merge_state_in_place, merge_states)
+from .decode import (
+    BatchDecodeWithPagedKVCacheWrapper, CUDAGraphBatchDecodeWithPagedKVCacheWrapper,
+    fast_decode_plan, single_decode_with_kv_cache)
 from .gemm import bmm_bf16, mm_bf16, tgv_gemm_sm100
 from .norm import (
     fused_add_rmsnorm, fused_add_rmsnorm_quant, fused_dit_gate_residual_layernorm_gamma_beta,
@@ -23,7 +30,9 @@ from .norm import (
     layernorm_quant, rmsnorm, rmsnorm_quant)
 from .page import (
     append_paged_kv_cache, append_paged_mla_kv_cache, get_batch_indices_positions, get_seq_lens)
-from .prefill import single_prefill_with_kv_cache, single_prefill_with_kv_cache_return_lse
+from .prefill import (
+    BatchPrefillWithPagedKVCacheWrapper, BatchPrefillWithRaggedKVCacheWrapper,
+    single_prefill_with_kv_cache, single_prefill_with_kv_cache_return_lse)
 from .quantization import packbits, segment_packbits
 from .rope import (
     apply_llama31_rope, apply_llama31_rope_inplace, apply_llama31_rope_pos_ids,

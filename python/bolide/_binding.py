@@ -104,7 +104,8 @@ def operator(name: str, names: str, phase: str = "run") -> Operator:
 def _several(op: Operator, out):
     if op.phase == "workspace":
         return Sizes(*out)
-    return tuple(out)
+    # Older versions of tvm-ffi give the elements of an array in a tensor type of their own.
+    return tuple(t if type(t) in _direct else torch.from_dlpack(t) for t in out)
 
 
 def allocate(op: Operator, values) -> tuple[list, list]:
@@ -179,7 +180,8 @@ class Workspace:
         parts = [x for b in self.buffers for x in _place(b)]
         cuda = _frameworks.is_torch(device) and device.is_cuda
         self.device = device.device if cuda else None
-        self._struct = _WorkspaceStruct(*parts, 2 if cuda else 1, device.device.index if cuda else 0)
+        where = (2, device.device.index) if cuda else (1, 0)
+        self._struct = _WorkspaceStruct(*parts, *where)
         self.address = ctypes.addressof(self._struct)
 
     @property

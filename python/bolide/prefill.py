@@ -8,6 +8,8 @@ from typing import Any, Optional, Tuple, Union
 from . import _dtypes, _frameworks, _missing
 from ._arguments import check_backend, later
 from ._binding import operator
+from ._wrappers.prefill import BatchPrefillWithPagedKVCacheWrapper  # noqa: F401
+from ._wrappers.ragged import BatchPrefillWithRaggedKVCacheWrapper  # noqa: F401
 
 Tensor = Any
 
