@@ -13,6 +13,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "cpu/microkernel.h"
+
 /* Where the key and value of one position lie, as first elements of k->f64 and v->f64. */
 typedef struct place {
     int64_t k, v;
@@ -164,12 +166,15 @@ static int64_t longest_sum(const ref_call *c) {
 /* Logits come out of float32 sums with an error that grows with their size, and exp passes it on;
  * with normal data they reach about 6, with scales and fp8 values somewhat more. */
 static double logit_slack(const ref_call *c) {
-    if (!ref_on_cuda(c))
+    const int bf16 = ref_in(c, "q")->dtype == BOLIDE_BF16;
+    const int units = !ref_on_cuda(c) && bf16 && bolide__gemm_bf16(1)->unit;
+    if (!ref_on_cuda(c) && !units)
         return 1.6e-5;
-    /* The tensor cores take weights in 16 bits: bf16 with bf16 queries, else f16. Each is off by up
-     * to 2^-9 or 2^-12 of itself; six times that covers the largest of many outputs, also in rows
-     * that see few keys and so are larger than the root mean square of all. */
-    return ref_in(c, "q")->dtype == BOLIDE_BF16 ? 6 * 0x1p-9 : 6 * 0x1p-12;
+    /* Tensor cores take weights in 16 bits: bf16 with bf16 queries, else f16. Each is off by up to
+     * 2^-9 or 2^-12 of itself; six times that covers the largest of many outputs, also in rows that
+     * see few keys and so are larger than the root mean square of all. The CPU's units round the
+     * same way; small problems come near the bound, so it has twice the room. */
+    return units ? 12 * 0x1p-9 : bf16 ? 6 * 0x1p-9 : 6 * 0x1p-12;
 }
 
 static double flops_of(const ref_call *c) {
@@ -278,7 +283,7 @@ static void prefill_paged_dims(ref_call *c) {
     attention_common_dims(c, t, "head_dim_qk", "k_cache", "v_cache");
     attention_paged_dims(c, t, "paged_kv_indptr", "paged_kv_indices", "paged_kv_last_page_len");
     attention_item_dims(c, t);
-    ref_set_dim(c, "b1", t->b + 1);
+    ref_fix_dim(c, "b1", t->b + 1);
 }
 
 static void prefill_paged_fill(ref_call *c) {
@@ -328,11 +333,11 @@ static void prefill_ragged_dims(ref_call *c) {
     }
     attention_common_dims(c, t, "head_dim_qk", "k", "v");
     attention_item_dims(c, t);
-    ref_set_dim(c, "b", t->b);
-    ref_set_dim(c, "b1", t->b + 1);
-    ref_set_dim(c, "n_kv", t->k_start[t->b]);
-    ref_set_dim(c, "n_v", t->v_start[t->b]);
-    ref_set_dim(c, "n_o", t->o_start[t->b]);
+    ref_fix_dim(c, "b", t->b);
+    ref_fix_dim(c, "b1", t->b + 1);
+    ref_fix_dim(c, "n_kv", t->k_start[t->b]);
+    ref_fix_dim(c, "n_v", t->v_start[t->b]);
+    ref_fix_dim(c, "n_o", t->o_start[t->b]);
 }
 
 static void prefill_ragged_fill(ref_call *c) {
@@ -347,8 +352,8 @@ static void prefill_ragged_fill(ref_call *c) {
         attention_write_i64(c, "seq_lens", r, t->kv_len[r]);
         attention_write_i64(c, "seq_lens_q", r, t->q_len[r]);
     }
-    attention_fill_packed(c, t, "k", t->k_start, 12);
-    attention_fill_packed(c, t, "v", t->v_start, 13);
+    attention_fill_packed(c, t, "k", t->k_start);
+    attention_fill_packed(c, t, "v", t->v_start);
     attention_fill_mask(c, t);
     attention_fill_items(c, t);
     attention_fill_scales(c);
@@ -393,7 +398,7 @@ static void batch_attention_dims(ref_call *c) {
     attention_add_up(t);
     attention_common_dims(c, t, "head_dim_qk", "k_cache", "v_cache");
     attention_paged_dims(c, t, "kv_indptr", "kv_indices", NULL);
-    ref_set_dim(c, "b1", t->b + 1);
+    ref_fix_dim(c, "b1", t->b + 1);
 }
 
 static void batch_attention_fill(ref_call *c) {
@@ -442,8 +447,8 @@ static void single_prefill_dims(ref_call *c) {
 
 static void single_fill(ref_call *c) {
     const batch *t = ref_state(c, sizeof *t);
-    attention_fill_packed(c, t, "k", t->k_start, 12);
-    attention_fill_packed(c, t, "v", t->v_start, 13);
+    attention_fill_packed(c, t, "k", t->k_start);
+    attention_fill_packed(c, t, "v", t->v_start);
     attention_fill_mask(c, t);
     attention_fill_scales(c);
 }
