@@ -24,8 +24,8 @@
 
 #if !defined(SPEC_QT) || !defined(SPEC_KT) || !defined(SPEC_OT) || !defined(SPEC_D_QK) ||          \
     !defined(SPEC_D_VO) || !defined(SPEC_ROWS) || !defined(SPEC_KEYS) || !defined(SPEC_STAGES) ||  \
-    !defined(SPEC_FLAGS)
-#error "QT, KT, OT: dtypes; D_QK, D_VO: head sizes; ROWS, KEYS: of a tile; STAGES; FLAGS"
+    !defined(SPEC_FLAGS) || !defined(SPEC_BLOCKS)
+#error "QT, KT, OT: dtypes; D_QK, D_VO: sizes; ROWS, KEYS: of a tile; STAGES; FLAGS; BLOCKS"
 #endif
 constexpr int64_t QT = SPEC_QT; /* F16, BF16, F8_E4M3FN, F8_E5M2 */
 constexpr int64_t KT = SPEC_KT; /* the same; 16-bit only if QT is the same */
@@ -36,6 +36,7 @@ constexpr int ROWS = SPEC_ROWS;     /* 16, 64, 128 */
 constexpr int KEYS = SPEC_KEYS;     /* 16, 32, 64 */
 constexpr int STAGES = SPEC_STAGES; /* 2, 3, 4 */
 constexpr int FLAGS = SPEC_FLAGS;
+constexpr int BLOCKS = SPEC_BLOCKS; /* that must fit a multiprocessor; 0: the compiler's choice */
 constexpr bool PAGED = FLAGS & 1;
 constexpr bool MASKED = FLAGS & 2; /* causal or window */
 constexpr bool CAPPED = FLAGS & 4;
@@ -72,7 +73,8 @@ constexpr int COPIES = MT > 1 ? 2 : 4;
 constexpr int RING = STAGES < 4 ? 4 : 8; /* of places: more than STAGES */
 /* Items at hand: those that the ring reaches back to, and LEAD ahead of the look-ups. */
 constexpr int WINDOW = 16, LEAD = 8;
-static_assert(WINDOW >= LEAD + STAGES + 2, "no item is overwritten while a tile of it is in flight");
+static_assert(WINDOW >= LEAD + STAGES + 2,
+              "no item is overwritten while a tile of it is in flight");
 
 #include "ops/attention/attention_device.cuh"
 #include "ops/attention/attention_tile.cuh"
@@ -245,8 +247,7 @@ int32_t look_up_own(const params &p, const shared_memory &s, const cursor &c) {
 void store_location(const params &p, shared_memory &s, const cursor &c, int slot, int32_t page) {
     if (threadIdx.x >= KEYS)
         return;
-    const location at =
-        locate(p, s.works[c.item % WINDOW], c.key + (int32_t)threadIdx.x, page);
+    const location at = locate(p, s.works[c.item % WINDOW], c.key + (int32_t)threadIdx.x, page);
     s.k_at[slot][threadIdx.x] = at.k;
     s.v_at[slot][threadIdx.x] = at.v;
 }
@@ -284,7 +285,7 @@ void begin_stream(const params &p, shared_memory &s, cursor &ahead) {
     load_queries(p, s.works[0], s);
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS)
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     bolide_attention(const __grid_constant__ bolide__attention_params p) {
     shared_memory &s = *reinterpret_cast<shared_memory *>(dynamic);
     if (work_count(p) == 0)

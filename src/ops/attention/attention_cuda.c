@@ -185,6 +185,7 @@ static bolide_status run_tensor(const bolide__call *call, const frozen_part *f,
     bolide__spec_add(&s, "KEYS", keys);         /* 16, 32, 64: follow from the others, the chip */
     bolide__spec_add(&s, "STAGES", f->stages);  /* 2, 3, 4: the same */
     bolide__spec_add(&s, "FLAGS", flags);
+    bolide__spec_add(&s, "BLOCKS", f->ruled ? 2 : 0);
     p->flags |= is_q_wide(p) ? BOLIDE__ATTN_Q_WIDE : 0;
     g->block = (int32_t)(32 * warps_of(f->tile_rows, keys));
     g->shared = (int32_t)shared_bytes(f, f->tile_rows, keys, f->stages);

@@ -43,7 +43,8 @@ work ruled_work(const params &p, int32_t at) {
         high = smaller(high, shift + last + 1);
     if (p.window_left >= 0)
         low = larger(low, shift + row / group - p.window_left);
-    const int64_t chunk = ceil_div(ceil_div(larger(high - low, (int64_t)0), p.rule.pieces), 64) * 64;
+    const int64_t chunk =
+        ceil_div(ceil_div(larger(high - low, (int64_t)0), p.rule.pieces), 64) * 64;
     low += piece * chunk;
     high = smaller(high, low + chunk);
     if (low >= high)
@@ -83,8 +84,7 @@ int32_t query_token(const params &p, const work &w, int32_t row) {
 }
 
 int32_t query_head(const params &p, const work &w, int32_t row) {
-    return (int32_t)(blockIdx.y * (uint32_t)p.group +
-                     (uint32_t)(w.row + row) % (uint32_t)p.group);
+    return (int32_t)(blockIdx.y * (uint32_t)p.group + (uint32_t)(w.row + row) % (uint32_t)p.group);
 }
 
 /* ---- scales and positions ---------------------------------------------------------------------
@@ -141,9 +141,8 @@ bool in_mask(const params &p, const work &w, int32_t token, int32_t key) {
         if (position < prefix || key < prefix)
             return true;
         const int64_t i = position - prefix;
-        return key > position - (i < p.token_pos_len
-                                     ? p.token_pos[w.request * p.token_pos_len + i]
-                                     : 0);
+        return key >
+               position - (i < p.token_pos_len ? p.token_pos[w.request * p.token_pos_len + i] : 0);
     }
     return true;
 }
@@ -230,8 +229,8 @@ place finish(const params &p, const work &w, int32_t row, float m, float l, bool
     place to;
     to.factor =
         l == 0 ? 0.0f : weight / l * (scale_of(p.v_scale, blockIdx.y) / scale_of(p.o_scale, 0));
-    to.out = static_cast<out_elem *>(p.out) + ((int64_t)w.o_start + token) * p.out_n +
-             head * p.out_h;
+    to.out =
+        static_cast<out_elem *>(p.out) + ((int64_t)w.o_start + token) * p.out_n + head * p.out_h;
     return to;
 }
 
@@ -291,8 +290,8 @@ void merge_tile(const params &p, const work &w, int32_t rows, float (&rows_ml)[C
     for (int32_t row = threadIdx.x / 32; row < rows; row += THREADS_HERE / 32) {
         float m = -INFINITE, l = 0;
         for (int32_t i = lane; i < w.merge_count; i += 32)
-            m = fmaxf(m, load_written<pack<float, 2>>(
-                             p.partial_ml + 2 * slot_row_of(p, w.merge_slot + i, row))
+            m = fmaxf(m, load_written<pack<float, 2>>(p.partial_ml +
+                                                      2 * slot_row_of(p, w.merge_slot + i, row))
                              .at[0]);
         m = lanes_max<32>(m);
         for (int32_t i = lane; i < w.merge_count; i += 32) {
@@ -316,8 +315,7 @@ void merge_tile(const params &p, const work &w, int32_t rows, float (&rows_ml)[C
         for (int32_t j = 0; j < w.merge_count; j++) {
             const int64_t at = slot_row_of(p, w.merge_slot + j, row);
             const float own = load_written<pack<float, 2>>(p.partial_ml + 2 * at).at[0];
-            const pack<float, 4> o =
-                load_written<pack<float, 4>>(p.partial_o + at * D_VO + column);
+            const pack<float, 4> o = load_written<pack<float, 4>>(p.partial_o + at * D_VO + column);
             const float weight = own == -INFINITE ? 0.0f : exp2_fast(own - m);
 #pragma unroll
             for (int c = 0; c < 4; c++)

@@ -83,8 +83,8 @@ float2_t rotate(const shared_memory &s, float x, float y, int i, int32_t positio
 float query(const params &p, const work &w, int32_t rows, int32_t row, int d) {
     if (row >= rows)
         return 0;
-    const int64_t at = ((int64_t)w.q_start + query_token(p, w, row)) * p.q_n +
-                       query_head(p, w, row) * p.q_h + d;
+    const int64_t at =
+        ((int64_t)w.q_start + query_token(p, w, row)) * p.q_n + query_head(p, w, row) * p.q_h + d;
     return to_float(static_cast<const q_elem *>(p.q)[at]);
 }
 
@@ -94,8 +94,8 @@ void load_queries(const params &p, const work &w, int32_t rows, shared_memory &s
         const int row = i / COUNT, d = i % COUNT;
         if constexpr (ROPE) {
             const int32_t position = w.kv_len - w.q_len + query_token(p, w, row);
-            const float2_t x = rotate(s, query(p, w, rows, row, d),
-                                      query(p, w, rows, row, d + HALF), d, position);
+            const float2_t x =
+                rotate(s, query(p, w, rows, row, d), query(p, w, rows, row, d + HALF), d, position);
             s.q[d][row] = x.x;
             s.q[d + HALF][row] = x.y;
         } else {

@@ -146,10 +146,10 @@ typedef struct bolide__attention_plan {
         int64_t tile_rows, workers, unit_heads;
         int64_t keys, stages; /* CUDA: of a block's tiles; keys 0: the float32 kernel */
         int64_t ruled, rule_tiles, rule_pieces; /* CUDA: a single request that needs no lists */
-        int64_t q_len; /* tokens of every request; 0: they differ */
+        int64_t q_len;                          /* tokens of every request; 0: they differ */
         int64_t max_batch, max_items, max_merges, max_slots;
-        int64_t worker_start_at, requests_at, items_at, merges_at;   /* in device_int */
-        int64_t free_at, arrivals_at, works_at;                      /* CUDA: in device_int */
+        int64_t worker_start_at, requests_at, items_at, merges_at; /* in device_int */
+        int64_t free_at, arrivals_at, works_at;                    /* CUDA: in device_int */
         int64_t live_bytes; /* of all that is carved for device_int; CUDA: in a staging slot */
         int64_t partial_o_at, partial_ml_at, frequency_at, lanes_at; /* in device */
         int64_t lane_count, lane_bytes;

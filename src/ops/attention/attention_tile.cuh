@@ -82,8 +82,8 @@ void v_operand(uint32_t (&b)[4], const unsigned char *v, int key, int column) {
 
 /* What a thread knows of its rows: g and g + 8 of each 16 of its warp. */
 struct rows_state {
-    float m[MT][2];     /* largest logit, base 2 */
-    float l[MT][2];     /* this thread's part of the sum of weights */
+    float m[MT][2]; /* largest logit, base 2 */
+    float l[MT][2]; /* this thread's part of the sum of weights */
     float o[MT][DV / 8][4];
 };
 

@@ -27,7 +27,7 @@ enum {
     CPU_UNIT_STRETCHES = 64, /* stretches over all key heads; fixed, so threads change no bits */
     MIN_CHUNK = 512,
     MIN_PIECE = 256, /* keys of a single request that are worth a block */
-    GRANULE = 64, /* keys of a kernel's block */
+    GRANULE = 64,    /* keys of a kernel's block */
     OWN_PIECES = 16
 };
 
@@ -359,8 +359,7 @@ static bolide_status lay_out(const bolide__call *call, const bolide__attention_p
     /* Whether each slot of staging is in use, the slots, and room for the lengths that come back
      * from the device. */
     if (cuda)
-        f->pinned_bytes =
-            STAGING_HEAD + STAGING_SLOTS * f->live_bytes + 7 * 4 * (f->max_batch + 1);
+        f->pinned_bytes = STAGING_HEAD + STAGING_SLOTS * f->live_bytes + 7 * 4 * (f->max_batch + 1);
     return BOLIDE_OK;
 }
 
