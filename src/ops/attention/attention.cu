@@ -25,7 +25,7 @@
 #if !defined(SPEC_QT) || !defined(SPEC_KT) || !defined(SPEC_OT) || !defined(SPEC_D_QK) ||          \
     !defined(SPEC_D_VO) || !defined(SPEC_ROWS) || !defined(SPEC_KEYS) || !defined(SPEC_STAGES) ||  \
     !defined(SPEC_FLAGS)
-#error "QT, KT, OT: dtypes; D_QK, D_VO: head sizes; ROWS, KEYS: of a tile; STAGES; FLAGS"
+#error "QT, KT, OT: dtypes; D_QK, D_VO: sizes; ROWS, KEYS: of a tile; STAGES; FLAGS"
 #endif
 constexpr int64_t QT = SPEC_QT; /* F16, BF16, F8_E4M3FN, F8_E5M2 */
 constexpr int64_t KT = SPEC_KT; /* the same; 16-bit only if QT is the same */
