@@ -104,17 +104,9 @@ template <bool TURNED> __forceinline__ void load_two_matrices(uint32_t (&r)[2], 
 }
 
 /* 16 bytes from global to shared memory; with `bytes` 0 they become zeros and nothing is read. Done
- * when wait_copies says so. With ONCE the data is not read again and leaves the L2 first. */
-template <bool ONCE = false> __forceinline__ void copy_16(void *to, const void *from, int bytes) {
-    if constexpr (ARCH >= 80 && ONCE) {
-        uint64_t policy;
-        asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
-        asm volatile(
-            "cp.async.cg.shared.global.L2::cache_hint.L2::128B [%0], [%1], 16, %2, %3;" ::"r"(
-                shared_address(to)),
-            "l"(from), "r"(bytes), "l"(policy)
-            : "memory");
-    } else if constexpr (ARCH >= 80) {
+ * when wait_copies says so. */
+__forceinline__ void copy_16(void *to, const void *from, int bytes) {
+    if constexpr (ARCH >= 80) {
         asm volatile(
             "cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(shared_address(to)),
             "l"(from), "r"(bytes)
@@ -122,6 +114,26 @@ template <bool ONCE = false> __forceinline__ void copy_16(void *to, const void *
     } else {
         const uint4 zero = {0, 0, 0, 0};
         *static_cast<uint4 *>(to) = bytes ? *static_cast<const uint4 *>(from) : zero;
+    }
+}
+
+/* The same of data that is not read again and leaves the L2 first, to a shared address. NVRTC 13.0
+ * writes an illegal instruction where that address has a part that is the same for all threads and
+ * that the compiler knows as such: it must come from memory. */
+__forceinline__ void copy_16_once(uint32_t to, const void *from, int bytes) {
+    if constexpr (ARCH >= 80) {
+        uint64_t policy;
+        asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+        asm volatile(
+            "cp.async.cg.shared.global.L2::cache_hint.L2::128B [%0], [%1], 16, %2, %3;" ::"r"(to),
+            "l"(from), "r"(bytes), "l"(policy)
+            : "memory");
+    } else {
+        const uint4 zero = {0, 0, 0, 0};
+        const uint4 x = bytes ? *static_cast<const uint4 *>(from) : zero;
+        asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(x.x), "r"(x.y),
+                     "r"(x.z), "r"(x.w)
+                     : "memory");
     }
 }
 

@@ -188,7 +188,8 @@ int32_t look_up(const params &p, const work &w, int32_t key) {
         return -1;
     if constexpr (PAGED) {
         const int64_t list = p.table_row ? w.request * p.table_row : (int64_t)w.kv_start;
-        return p.indices[list + (uint32_t)key / (uint32_t)p.page_size];
+        return p.indices[list + (p.page_shift >= 0 ? (uint32_t)key >> p.page_shift
+                                                   : (uint32_t)key / (uint32_t)p.page_size)];
     }
     return 0;
 }
@@ -200,7 +201,10 @@ struct location {
 location locate(const params &p, const work &w, int32_t key, int32_t page) {
     if (page < 0)
         return {0, 0};
-    const int64_t row = PAGED ? (uint32_t)key % (uint32_t)p.page_size : key;
+    int64_t row = key;
+    if constexpr (PAGED)
+        row = p.page_shift >= 0 ? (uint32_t)key & ((1u << p.page_shift) - 1)
+                                : (uint32_t)key % (uint32_t)p.page_size;
     return {page * p.k_page + ((PAGED ? 0 : w.kv_start) + row) * p.k_n + blockIdx.y * p.k_h,
             page * p.v_page + ((PAGED ? 0 : w.v_start) + row) * p.v_n + blockIdx.y * p.v_h};
 }
@@ -289,69 +293,74 @@ template <class P> P load_written(const float *address) {
     return bits_as<P>(w);
 }
 
-/* Joins the slots of a tile, in their order. rows_ml has two floats a row. */
-template <int COUNT>
-void merge_tile(const params &p, const work &w, int32_t rows, float (&rows_ml)[COUNT][2]) {
-    constexpr int THREADS_HERE = THREADS;
-    const int lane = threadIdx.x % 32;
-    for (int32_t row = threadIdx.x / 32; row < rows; row += THREADS_HERE / 32) {
-        using two = pack<float, 2>;
-        const float *first = p.partial_ml + 2 * slot_row_of(p, w.merge_slot, row);
-        const int64_t step = 2 * p.h_kv * p.tile_rows; /* from slot to slot */
-        const two own =
-            lane < w.merge_count ? load_written<two>(first + lane * step) : two{-INFINITE, 0.0f};
-        float m = own.at[0];
-        for (int32_t i = lane + 32; i < w.merge_count; i += 32)
-            m = fmaxf(m, load_written<two>(first + i * step).at[0]);
-        m = lanes_max<32>(m);
-        float l = own.at[0] == -INFINITE ? 0.0f : own.at[1] * exp2_fast(own.at[0] - m);
-        for (int32_t i = lane + 32; i < w.merge_count; i += 32) {
-            const two other = load_written<two>(first + i * step);
-            l += other.at[0] == -INFINITE ? 0.0f : other.at[1] * exp2_fast(other.at[0] - m);
-        }
-        l = lanes_sum<32>(l);
-        if (lane == 0) {
-            rows_ml[row][0] = m;
-            rows_ml[row][1] = l;
-        }
-    }
-    __syncthreads();
+/* Joins the slots of a tile, in their order. Sums and what they are weighted by are asked for
+ * together, so that a round of slots costs one step to memory. */
+void merge_tile(const params &p, const work &w, int32_t rows) {
     constexpr int PARTS = D_VO / 4;
-    for (int32_t i = threadIdx.x; i < rows * PARTS; i += THREADS_HERE) {
+    const int64_t step = p.h_kv * p.tile_rows; /* rows from slot to slot */
+    for (int32_t i = threadIdx.x; i < rows * PARTS; i += THREADS) {
         const int32_t row = i / PARTS, column = i % PARTS * 4;
-        const float m = rows_ml[row][0];
-        float sum[4] = {};
-#pragma unroll MERGED_AT_ONCE
-        for (int32_t j = 0; j < w.merge_count; j++) {
-            const int64_t at = slot_row_of(p, w.merge_slot + j, row);
-            const float own = load_written<pack<float, 2>>(p.partial_ml + 2 * at).at[0];
-            const pack<float, 4> o = load_written<pack<float, 4>>(p.partial_o + at * D_VO + column);
-            const float weight = own == -INFINITE ? 0.0f : exp2_fast(own - m);
+        const int64_t first = slot_row_of(p, w.merge_slot, row);
+        const float *ml = p.partial_ml + 2 * first, *o = p.partial_o + first * D_VO + column;
+        float m = -INFINITE, l = 0, sum[4] = {};
+#pragma unroll 1
+        for (int32_t j = 0; j < w.merge_count; j += MERGED_AT_ONCE) {
+            pack<float, 2> own[MERGED_AT_ONCE];
+            pack<float, 4> part[MERGED_AT_ONCE];
+#pragma unroll
+            for (int k = 0; k < MERGED_AT_ONCE; k++) {
+                const int64_t at = smaller(j + k, w.merge_count - 1) * step;
+                own[k] = load_written<pack<float, 2>>(ml + 2 * at);
+                part[k] = load_written<pack<float, 4>>(o + at * D_VO);
+            }
+            float top = m;
+#pragma unroll
+            for (int k = 0; k < MERGED_AT_ONCE; k++)
+                top = fmaxf(top, own[k].at[0]);
+            const float base = top == -INFINITE ? 0.0f : top, old = exp2_fast(m - base);
+            m = top;
+            l *= old;
 #pragma unroll
             for (int c = 0; c < 4; c++)
-                sum[c] = fmaf(o.at[c], weight, sum[c]);
+                sum[c] *= old;
+#pragma unroll
+            for (int k = 0; k < MERGED_AT_ONCE; k++) {
+                if (j + k >= w.merge_count || own[k].at[0] == -INFINITE)
+                    continue;
+                const float weight = exp2_fast(own[k].at[0] - base);
+                l = fmaf(own[k].at[1], weight, l);
+#pragma unroll
+                for (int c = 0; c < 4; c++)
+                    sum[c] = fmaf(part[k].at[c], weight, sum[c]);
+            }
         }
-        put_out(finish(p, w, row, m, rows_ml[row][1], column == 0), column, sum);
+        put_out(finish(p, w, row, m, l, column == 0), column, sum);
     }
+}
+
+/* Adds 1 behind what the block has written and before what it reads then; what was there. */
+int32_t count_in(int32_t *arrived) {
+    int32_t before;
+    asm volatile("atom.add.acq_rel.gpu.global.s32 %0, [%1], 1;"
+                 : "=r"(before)
+                 : "l"(arrived)
+                 : "memory");
+    return before;
 }
 
 /* Counts this block in for a tile of several pieces; the last one merges. Called by all threads
  * once their parts of the slot are written. */
-template <int COUNT>
-void arrive(const params &p, const work &w, int32_t rows, int32_t &is_last,
-            float (&rows_ml)[COUNT][2]) {
-    __threadfence();
+void arrive(const params &p, const work &w, int32_t rows, int32_t &is_last) {
     __syncthreads();
     if (threadIdx.x == 0) {
         int32_t *arrived = p.arrivals + w.merge * p.h_kv + blockIdx.y;
-        is_last = atomicAdd(arrived, 1) == w.merge_count - 1;
+        is_last = count_in(arrived) == w.merge_count - 1;
         if (is_last)
             *arrived = 0; /* for the next run */
-        __threadfence();
     }
     __syncthreads();
     if (is_last)
-        merge_tile(p, w, rows, rows_ml);
+        merge_tile(p, w, rows);
 }
 
 #endif

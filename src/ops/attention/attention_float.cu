@@ -55,7 +55,6 @@ struct shared_memory {
     int64_t k_at[KEYS], v_at[KEYS];
     alignas(16) work item;
     double turns[ROPE ? HALF : 1]; /* of each pair of columns, a position */
-    float rows_ml[ROWS][2];
     int32_t keys; /* of the tile */
     int32_t is_last;
 };
@@ -289,12 +288,14 @@ void write_item(const params &p, const work &w, int32_t rows, rows_state &r, sha
         }
     }
     if (w.slot >= 0)
-        arrive(p, w, rows, s.is_last, s.rows_ml);
+        arrive(p, w, rows, s.is_last);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 2)
     bolide_attention_float(const __grid_constant__ bolide__attention_params p) {
     shared_memory &s = *reinterpret_cast<shared_memory *>(dynamic);
+    wait_for_previous_kernel();
+    release_next_kernel();
     const int32_t count = work_count(p);
     fill_turns(p, s);
     for (int32_t k = 0; k < count; k++) {

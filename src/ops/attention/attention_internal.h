@@ -36,7 +36,8 @@ enum {
     BOLIDE__ATTN_ALIBI = 16,
     BOLIDE__ATTN_LSE_BASE_E = 32,
     BOLIDE__ATTN_ITEMS = 64,  /* multi-item scoring */
-    BOLIDE__ATTN_Q_WIDE = 128 /* CUDA: rows of q allow loads of 8 elements */
+    BOLIDE__ATTN_Q_WIDE = 128, /* CUDA: rows of q allow loads of 8 elements */
+    BOLIDE__ATTN_SIGNED = 256  /* CUDA: what logits are scaled by may be below 0 */
 };
 
 /* An item of the schedule with all that a block of threads must know of its request; 80 bytes, so
@@ -115,6 +116,7 @@ typedef struct bolide__attention_params {
     float *partial_ml; /* [slots, h_kv, tile_rows, 2]: largest logit (base 2), sum of p */
 
     int64_t h_q, h_kv, group, d_qk, d_vo, page_size;
+    int64_t page_shift; /* CUDA: page_size is 1 << page_shift; −1: of no number */
     int64_t tile_rows;
     int64_t workers;                    /* stretches of the schedule */
     int64_t q_dtype, kv_dtype, o_dtype; /* BOLIDE_F16 … */
