@@ -51,8 +51,8 @@ static_assert(STAGES >= 2 && STAGES <= 4, "stages of the ring");
 using q_elem = element<QT>::type;
 using kv_elem = element<KT>::type;
 using out_elem = element<OT>::type;
-/* The products run in the 16-bit type of q. 8-bit values are exact in either, but come to f16 by one
- * instruction: with them the products are in f16, and rows of q are fitted to it. */
+/* The products run in the 16-bit type of q. 8-bit values are exact in either, but come to f16 by
+ * one instruction: with them the products are in f16, and rows of q are fitted to it. */
 template <bool BRAIN> struct choose { using type = f16; };
 template <> struct choose<true> { using type = bf16; };
 constexpr bool FITTED = QT == BF16 && sizeof(kv_elem) == 1;
@@ -110,7 +110,7 @@ struct shared_memory {
     float warp_ml[WARPS][16][2]; /* of shared rows */
     row_facts facts[ROWS];
     uint32_t tops[ROWS]; /* of FITTED rows of Q: bits of the largest element without its sign */
-    int32_t count; /* items of the worker */
+    int32_t count;       /* items of the worker */
     int32_t is_last;
 };
 

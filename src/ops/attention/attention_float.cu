@@ -55,7 +55,7 @@ struct shared_memory {
     int64_t k_at[KEYS], v_at[KEYS];
     alignas(16) work item;
     double turns[ROPE ? HALF : 1]; /* of each pair of columns, a position */
-    int32_t keys; /* of the tile */
+    int32_t keys;                  /* of the tile */
     int32_t is_last;
 };
 

@@ -35,7 +35,7 @@ enum {
     BOLIDE__ATTN_ROPE = 8,
     BOLIDE__ATTN_ALIBI = 16,
     BOLIDE__ATTN_LSE_BASE_E = 32,
-    BOLIDE__ATTN_ITEMS = 64,  /* multi-item scoring */
+    BOLIDE__ATTN_ITEMS = 64,   /* multi-item scoring */
     BOLIDE__ATTN_Q_WIDE = 128, /* CUDA: rows of q allow loads of 8 elements */
     BOLIDE__ATTN_SIGNED = 256  /* CUDA: what logits are scaled by may be below 0 */
 };
