@@ -330,8 +330,8 @@ void store_location(const params &p, shared_memory &s, const cursor &c, int slot
 
 #include "ops/attention/attention_write.cuh"
 
-/* Fills the window, looks up the first tiles and starts their copies. Behind the last tile come
- * some without keys, which copy nothing. */
+/* Fills the window and looks up the first tiles. Behind the last tile come some without keys, which
+ * copy nothing. */
 void begin_stream(const params &p, shared_memory &s, cursor &ahead) {
     if (threadIdx.x < 5)
         fetch_work(p, 0, threadIdx.x, &s.works[0]);
@@ -368,12 +368,6 @@ void begin_stream(const params &p, shared_memory &s, cursor &ahead) {
     for (int i = 0; i < STAGES; i++)
         store_location(p, s, at[i], i, page[i]);
     __syncthreads();
-#pragma unroll 1
-    for (int i = 0; i < STAGES - 1; i++) {
-        load_tile(p, s, i, i);
-        commit_copies();
-    }
-    load_queries(p, s.works[0], s);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 2)
@@ -386,14 +380,23 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
     if (s.count == 0)
         return;
     now.key = s.works[0].kv_begin;
-    uint32_t n = 0; /* of the tile at hand */
     rows_state r;
-    begin_rows(p, s.works[0], r, s.facts, s.tops);
-    while (now.item < s.count) {
-        wait_copies<STAGES - 2>();
-        __syncthreads(); /* the tile at hand is there for all, and all are done with the last one */
-        load_tile(p, s, (n + STAGES - 1) % STAGES, (n + STAGES - 1) % RING);
+    for (uint32_t i = 0; now.item < s.count; i++) { /* i: of the tile to copy */
+        if (i >= STAGES - 1) {
+            wait_copies<STAGES - 2>();
+            /* The tile at hand is there for all, and all are done with the last one. */
+            __syncthreads();
+        }
+        load_tile(p, s, i % STAGES, i % RING);
         commit_copies();
+        if (i < STAGES - 1) {
+            if (i == STAGES - 2) {
+                load_queries(p, s.works[0], s);
+                begin_rows(p, s.works[0], r, s.facts, s.tops);
+            }
+            continue;
+        }
+        const uint32_t n = i - (STAGES - 1); /* of the tile at hand */
         int32_t page = PAGED ? look_up_own(p, s, ahead) : 0;
 
         const work &w = s.works[now.item % WINDOW];
@@ -415,10 +418,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
 
         if constexpr (!PAGED)
             page = look_up_own(p, s, ahead);
-        store_location(p, s, ahead, (n + STAGES) % RING, page);
+        store_location(p, s, ahead, (i + 1) % RING, page);
         advance(p, s, ahead);
         now.key += KEYS;
-        n++;
         if (!last)
             continue;
         write_item(p, w, packed_rows(p, w, ROWS), r, k, s);
