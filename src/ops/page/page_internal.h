@@ -14,6 +14,8 @@
 #define BOLIDE_PAGE_FN __device__ inline
 #endif
 
+#include "core/rows_internal.h"
+
 /* A page table: which page a token of a request lies in. */
 typedef struct bolide__page_table {
     const int32_t *indices;       /* [index_count] */
@@ -67,6 +69,7 @@ typedef struct bolide__concat_params {
     int64_t n, h, d_nope, d_rope;
     int64_t k_n, k_h, nope_n, nope_h, rope_n; /* strides in elements */
     int64_t elem_bytes;
+    bolide__walk walk; /* of the device kernel: heads times vectors of one */
 } bolide__concat_params;
 
 typedef struct bolide__seq_lens_params {
