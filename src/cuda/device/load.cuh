@@ -98,6 +98,19 @@ template <class P> __forceinline__ void store_stream(void *address, const P &val
     }
 }
 
+template <bool STREAM, class P> __forceinline__ void store_to(void *address, const P &value) {
+    if constexpr (STREAM)
+        store_stream(address, value);
+    else
+        store(address, value);
+}
+
+/* Asks for the line of an address, so that it is in L2 when it is needed. It reads nothing and so
+ * may come before wait_for_previous_kernel. */
+__forceinline__ void prefetch(const void *address) {
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
+}
+
 /* Makes the compiler forget where a value comes from. Floats that were unpacked from it earlier are
  * then unpacked again instead of being kept, which takes twice the registers. */
 template <class P> __forceinline__ void forget_origin(P &value) {

@@ -95,25 +95,25 @@ static int64_t load_width(const bolide__activation_params *p) {
     return (int64_t)(bits & -bits);
 }
 
-/* Items a thread, and threads a block. One token is spread over many small blocks; a prompt has
- * several loads a thread on their way. */
-enum { FEW_ITEMS = 1 << 15, MANY_ITEMS = 1 << 20 };
+/* One token is spread over many small blocks. */
+enum { FEW_ITEMS = 1 << 15 };
 
 static bolide_status run_cuda(const bolide__call *call, bolide__activation_params p,
                               int64_t function, int64_t scaled) {
     const int64_t width = load_width(&p), items = p.rows * (p.d / width);
-    const int32_t threads = items <= FEW_ITEMS ? 64 : 256, per = items >= MANY_ITEMS ? 2 : 1;
-    p.walk = bolide__walk_of(p.rows, p.d / width, threads);
+    const int32_t threads = items <= FEW_ITEMS ? 64 : 256;
+    p.columns = p.d / width;
     bolide__spec s = BOLIDE_SPEC("activation/activation.cu", "bolide_activation");
     bolide__spec_add(&s, "INPUT", p.input.dtype); /* 3 values; scaled 5 */
     bolide__spec_add(&s, "OUT", p.out.dtype);     /* INPUT; scaled 5 values */
     bolide__spec_add(&s, "FUNCTION", function);
     bolide__spec_add(&s, "SCALED", scaled);
-    bolide__spec_add(&s, "VEC", width);      /* 4 values for 16-bit types */
-    bolide__spec_add(&s, "THREADS", threads); /* with PER 3 values */
-    bolide__spec_add(&s, "PER", per);
-    const int64_t tile = (int64_t)threads * per;
-    const bolide__grid g = {.x = (items + tile - 1) / tile, .block = threads, .dependent = 1};
+    bolide__spec_add(&s, "VEC", width);       /* 4 values for 16-bit types */
+    bolide__spec_add(&s, "THREADS", threads); /* 2 values, with FEW 3 */
+    bolide__spec_add(&s, "FEW", bolide__is_few(p.rows * p.d * (2 * p.input.bytes + p.out.bytes)));
+    bolide__spec_add(&s, "WIDE", bolide__is_wide(items));
+    const bolide__grid g = {
+        .x = (items + threads - 1) / threads, .block = threads, .dependent = 1};
     return bolide__cuda_launch(call, &s, &g, &p, sizeof p);
 }
 

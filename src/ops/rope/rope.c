@@ -194,20 +194,33 @@ static int64_t load_width(const bolide__rope_params *p) {
     return (int64_t)(bits & -bits);
 }
 
+/* With a table a thread has one head: the angles are near. Angles that are made are shared by the
+ * tokens and heads of a block, of which there are few where there are few tokens. */
 static bolide_status rope_cuda(const bolide__call *call) {
+    enum { MANY_TOKENS = 1024, THREADS = 256 };
     bolide__rope_params p;
     fill(call, &p);
-    const int64_t tokens = p.n >= 1024 ? 4 : 1;
-    const int64_t heads = p.side[0].h + p.side[1].h;
+    const int64_t heads = p.side[0].h + p.side[1].h, width = load_width(&p);
+    const int64_t parts = p.interleave && width > 1 ? 1 : 2;
+    const int64_t tokens = p.cos_sin_cache ? 0 : p.n >= MANY_TOKENS ? 4 : 1;
+    const int64_t per = tokens < 4 ? 1 : heads % 5 == 0 ? 5 : 4;
+    p.items = p.rotary_dim / (parts * width) + (p.d - p.rotary_dim) / width;
+    p.threads = (heads + per - 1) / per * p.items;
+    p.cache_vectors = (uintptr_t)p.cos_sin_cache % 16 == 0 && p.cache_stride % 4 == 0 &&
+                      p.rotary_dim / 2 % 4 == 0;
     bolide__spec s = BOLIDE_SPEC("rope/rope.cu", "bolide_rope");
-    bolide__spec_add(&s, "DT", p.dtype);         /* 3 values */
-    bolide__spec_add(&s, "VEC", load_width(&p)); /* 4 values */
-    bolide__spec_add(&s, "TOKENS", tokens);      /* 2 values */
+    bolide__spec_add(&s, "DT", p.dtype);    /* 3 values */
+    bolide__spec_add(&s, "VEC", width);     /* 4 values */
+    bolide__spec_add(&s, "HEADS", per);     /* 3 values */
+    bolide__spec_add(&s, "TOKENS", tokens); /* 3 values */
     bolide__spec_add(&s, "INTERLEAVE", p.interleave);
-    /* Few tokens spread their heads over more blocks. */
-    const int64_t items = heads * p.d / 16;
-    const int64_t spread = p.n < 64 && items > 256 ? (items + 255) / 256 : 1;
-    const bolide__grid g = {.x = (p.n + tokens - 1) / tokens, .y = spread, .block = 256};
+    bolide__spec_add(&s, "FEW",
+                     bolide__is_few(2 * p.n * heads * p.d * bolide__dtype_bytes(p.dtype)));
+    bolide__spec_add(&s, "WIDE", bolide__is_wide(p.n * p.threads));
+    const int64_t across = (tokens * p.threads + THREADS - 1) / THREADS;
+    const int64_t blocks =
+        tokens ? (p.n + tokens - 1) / tokens : (p.n * p.threads + THREADS - 1) / THREADS;
+    const bolide__grid g = {.x = blocks, .y = across, .block = THREADS, .dependent = 1};
     return bolide__cuda_launch(call, &s, &g, &p, sizeof p);
 }
 
