@@ -27,12 +27,17 @@ macro(bolide_output_folder folder)
   endif()
 endmacro()
 
-# Exports the public symbols alone, and binds functions that glibc has moved or renewed since 2.28
-# to their old versions (docs/adr/0002-glibc-baseline.md). A sanitizer must see the plain names.
+# Exports the public symbols alone.
 function(bolide_shared_symbols target)
   set(map ${PROJECT_SOURCE_DIR}/cmake/exports.map)
   target_link_options(${target} PRIVATE LINKER:--version-script=${map})
   set_target_properties(${target} PROPERTIES LINK_DEPENDS ${map})
+  bolide_glibc_baseline(${target})
+endfunction()
+
+# Binds functions that glibc has moved or renewed since 2.28 to their old versions
+# (docs/adr/0002-glibc-baseline.md). A sanitizer must see the plain names.
+function(bolide_glibc_baseline target)
   if(BOLIDE_SANITIZE OR NOT CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64|aarch64")
     return()
   endif()

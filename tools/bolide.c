@@ -22,6 +22,8 @@ static const struct {
     {"bench", command_bench,
      "bench PROBLEM... [--json] [--backend cpu|cuda] [--isa NAME] [--threads N] [--seconds S]",
      "time, bytes, operations, share of what the machine can do"},
+    {"coverage", command_coverage, "coverage [--json]",
+     "what becomes of each parameter of FlashInfer's interface"},
     {"doctor", command_doctor, "doctor [--json]", "what of this machine Bolide can use"},
     {"compile", command_compile, "compile PROBLEM... [--arch sm_90a|compute_80|...] [--threads N]",
      "compile the GPU kernels of problems into the cache; a GPU is needed only without --arch"},

@@ -54,7 +54,6 @@ int command_bench(int argc, char **argv);
 int command_cache(int argc, char **argv);
 int command_compile(int argc, char **argv);
 int command_doctor(int argc, char **argv);
-int command_compile(int argc, char **argv);
-int command_cache(int argc, char **argv);
+int command_coverage(int argc, char **argv);
 
 #endif

@@ -141,6 +141,8 @@ static int is_dim(const driver_case *c, const char *name) {
             if (e->rows[i].dims)
                 dims_names(e->rows[i].dims, match_name, &s);
     }
+    for (const bolide__plan_dim *d = c->op->plan_dims; d && d->name; d++)
+        s.found |= !strcmp(d->name, name);
     return s.found;
 }
 

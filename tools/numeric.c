@@ -89,6 +89,18 @@ static uint64_t largest(const format *f) {
     return top + (UINT64_C(1) << f->mantissa) - 1 - (uint64_t)f->nan;
 }
 
+/* The usual case, by the bits of the double: a size that is normal in f and below its largest. */
+static int encode_normal(const format *f, double size, uint64_t *code) {
+    const int drop = 52 - f->mantissa;
+    uint64_t bits;
+    memcpy(&bits, &size, sizeof bits);
+    if ((int)(bits >> 52) - 1023 < 1 - f->bias)
+        return 0;
+    bits += (UINT64_C(1) << (drop - 1)) - 1 + (bits >> drop & 1); /* half to even */
+    *code = (bits >> drop) - ((uint64_t)(1023 - f->bias) << f->mantissa);
+    return *code < largest(f);
+}
+
 static uint64_t encode(const format *f, double value) {
     const uint64_t sign = (uint64_t)(signbit(value) != 0) << (f->bits - 1);
     const uint64_t top = ((UINT64_C(1) << f->exponent) - 1) << f->mantissa;
@@ -99,6 +111,9 @@ static uint64_t encode(const format *f, double value) {
     const double size = fabs(value);
     if (size == 0)
         return sign;
+    uint64_t quick;
+    if (encode_normal(f, size, &quick))
+        return sign | quick;
     int e;
     (void)frexp(size, &e); /* size < 2^e */
     const int unit = (e - 1 < 1 - f->bias ? 1 - f->bias : e - 1) - f->mantissa;

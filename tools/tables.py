@@ -3,7 +3,7 @@
 #
 # Writes the generated parts of the documents: tools/tables.py [--check] [TOOL]
 # A part lies between "<!-- begin NAME -->" and "<!-- end NAME -->". The table of operators comes
-# from `TOOL ops --json` (build/bolide), tables of speed from bench/results/*/*.jsonl, examples from
+# from `TOOL ops --json` (build/bolide), that of parameters from `TOOL coverage --json`, tables of speed from bench/results/*/*.jsonl, examples from
 # their sources. With --check nothing is written; it prints what is out of step, and a line of counts.
 
 import json
@@ -13,7 +13,7 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-DOCUMENTS = ["README.md", "docs/speed.md"]
+DOCUMENTS = ["README.md", "docs/speed.md", "docs/attention.md"]
 NEEDED = {
     "problem": str, "device": str, "isa": str, "threads": int, "date": str, "commit": str,
     "us": (int, float), "us_min": (int, float), "spread": (int, float), "bytes": (int, float),
@@ -38,6 +38,48 @@ def operators(tool):
     cpu = sum(bool(op["cpu"]) for op in ops)
     cuda = sum(bool(op["cuda"]) for op in ops)
     lines += ["", f"{len(ops)} operators: {cpu} on the CPU, {cuda} on CUDA."]
+    return lines
+
+
+def coverage(tool):
+    """Parameters of FlashInfer's functions that an operator stands for, by family and fate."""
+    text = subprocess.run([tool, "coverage", "--json"], check=True, capture_output=True,
+                          text=True).stdout
+    entries = [entry for entry in map(json.loads, text.splitlines()) if "param" in entry]
+    kinds = ["honoured", "python", "always", "hint", "refused", "later", "missing"]
+    lines = ["| family | functions | parameters | " + " | ".join(kinds) + " |",
+             "|---|---|---|" + "---|" * len(kinds)]
+    for family in sorted({entry["family"] for entry in entries}) + ["all"]:
+        here = [entry for entry in entries if family in ("all", entry["family"])]
+        counts = [sum(entry["status"] == kind for entry in here) for kind in kinds]
+        numbers = [len({entry["name"] for entry in here}), len(here)] + counts
+        lines.append(f"| {family} | " + " | ".join(map(str, numbers)) + " |")
+    return lines
+
+
+def lse(tool):
+    """Base of the log-sum-exp that each operator gives or takes, and FlashInfer's names for it."""
+    def ask(command):
+        text = subprocess.run([tool, command, "--json"], check=True, capture_output=True,
+                              text=True).stdout
+        return [json.loads(line) for line in text.splitlines()]
+
+    names = {}
+    for entry in ask("coverage"):
+        if entry.get("param") in ("return_lse", "lse", "s_a", "s"):
+            names.setdefault(entry["op"], {})[entry["name"]] = None
+    lines = ["| operator | argument | base | natural logarithm | FlashInfer's names |",
+             "|---|---|---|---|---|"]
+    for op in ask("ops"):
+        rows = [row["name"] for row in op["run"]]
+        states = [row for row in rows if row in ("lse", "s", "s_a", "s_b", "s_other", "s_merged")]
+        if not states or op["family"] not in ("attention", "cascade"):
+            continue
+        option = "return_lse_base_on_e"
+        words = ", ".join(f"`{row}`" for row in states)
+        shown = ", ".join(f"`{name}`" for name in names.get(op["name"], {}))
+        lines.append(f"| `{op['name']}` | {words} | 2 | "
+                     f"{f'`{option}`' if option in rows else 'no'} | {shown} |")
     return lines
 
 
@@ -91,6 +133,10 @@ def part(name, tool):
     """The lines of a generated part; None if the tool that it needs is not built."""
     if name == "operators":
         return operators(tool) if pathlib.Path(tool).exists() else None
+    if name == "coverage":
+        return coverage(tool) if pathlib.Path(tool).exists() else None
+    if name == "lse":
+        return lse(tool) if pathlib.Path(tool).exists() else None
     if name == "results":
         return speed(headline=True)
     if name == "all results":
@@ -98,7 +144,8 @@ def part(name, tool):
     if name.startswith("example: "):
         text = (ROOT / name[len("example: "):]).read_text().rstrip("\n")
         # The licence line is said once, at the end of the document.
-        return ["```c"] + text.split("\n")[2:] + ["```"]
+        language, head = ("python", 1) if name.endswith(".py") else ("c", 2)
+        return [f"```{language}"] + text.split("\n")[head:] + ["```"]
     sys.exit(f"tables: unknown part: {name}")
 
 

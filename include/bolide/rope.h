@@ -122,6 +122,90 @@ BOLIDE_API BOLIDE_MUST_USE bolide_status bolide_apply_rope_with_cos_sin_cache(
     const bolide_context *ctx, const bolide_apply_rope_with_cos_sin_cache_args *args,
     bolide_stream stream);
 
+/* Turns q_rope and k_rope by a table as above, multiplies all parts of q by quant_scale_q and all
+ * parts of k by quant_scale_kv, and rounds once to fp8: to nearest even, clamped to the format's
+ * finite range; NaN stays NaN. The nope parts are not turned. Either may be absent, together with
+ * its output. Keys have heads (MHA, GQA), or, as in MLA, one row a token that all heads share. A
+ * position outside the table leaves a token unturned. The dtype of the outputs is FlashInfer's
+ * quantize_dtype. */
+typedef struct bolide_rope_quantize_fp8_args {
+    bolide_args_head head;
+    const bolide_tensor *q_rope;        /* [n, h_q, d_rope]: f16, bf16, f32; d_rope even */
+    const bolide_tensor *k_rope;        /* [n, h_kv, d_rope] or [n, d_rope]: dtype of q_rope */
+    const bolide_tensor *q_nope;        /* [n, h_q, d_nope]: dtype of q_rope; optional */
+    const bolide_tensor *k_nope;        /* [n, h_kv, d_nope] or [n, d_nope]; optional */
+    const bolide_tensor *cos_sin_cache; /* [max_pos, d_rope]: f32, cosines, then sines */
+    const bolide_tensor *pos_ids;       /* [n]: i32 or i64 */
+    const bolide_tensor *q_rope_out;    /* shape of q_rope: f8_e4m3fn or f8_e5m2 */
+    const bolide_tensor *k_rope_out;    /* shape of k_rope: dtype of q_rope_out */
+    const bolide_tensor *q_nope_out;    /* shape of q_nope; given exactly when q_nope is */
+    const bolide_tensor *k_nope_out;    /* shape of k_nope; given exactly when k_nope is */
+    int64_t is_neox;                    /* 1 (default): halves; 0: interleaved pairs */
+    double quant_scale_q;               /* default 1; finite */
+    double quant_scale_kv;              /* default 1; finite */
+} bolide_rope_quantize_fp8_args;
+
+BOLIDE_API BOLIDE_MUST_USE bolide_status bolide_rope_quantize_fp8(
+    const bolide_context *ctx, const bolide_rope_quantize_fp8_args *args, bolide_stream stream);
+
+/* rope_quantize_fp8 for MLA: keys without heads, every part given. */
+typedef struct bolide_mla_rope_quantize_fp8_args {
+    bolide_args_head head;
+    const bolide_tensor *q_rope;        /* [n, h_q, d_rope]: f16, bf16, f32; d_rope even */
+    const bolide_tensor *k_rope;        /* [n, d_rope]: dtype of q_rope */
+    const bolide_tensor *q_nope;        /* [n, h_q, d_nope]: dtype of q_rope */
+    const bolide_tensor *k_nope;        /* [n, d_nope]: dtype of q_rope */
+    const bolide_tensor *cos_sin_cache; /* [max_pos, d_rope]: f32, cosines, then sines */
+    const bolide_tensor *pos_ids;       /* [n]: i32 or i64 */
+    const bolide_tensor *q_rope_out;    /* shape of q_rope: f8_e4m3fn or f8_e5m2 */
+    const bolide_tensor *k_rope_out;    /* shape of k_rope: dtype of q_rope_out */
+    const bolide_tensor *q_nope_out;    /* shape of q_nope: dtype of q_rope_out */
+    const bolide_tensor *k_nope_out;    /* shape of k_nope: dtype of q_rope_out */
+    int64_t is_neox;                    /* 1 (default): halves; 0: interleaved pairs */
+    double quant_scale_q;               /* default 1; finite */
+    double quant_scale_kv;              /* default 1; finite */
+} bolide_mla_rope_quantize_fp8_args;
+
+BOLIDE_API BOLIDE_MUST_USE bolide_status bolide_mla_rope_quantize_fp8(
+    const bolide_context *ctx, const bolide_mla_rope_quantize_fp8_args *args, bolide_stream stream);
+
+/* rope_quantize_fp8 with keys and values that go straight into an fp8 cache, as token positions[i]
+ * of request batch_indices[i] (page.h says how caches and page tables are laid out). MHA and GQA:
+ * keys have heads, v is given, and a key of k_cache holds its turned channels and then the others.
+ * MLA: keys have no heads, v is absent, k_nope goes to ckv_cache and k_rope to kpe_cache. v is
+ * multiplied by quant_scale_kv as keys are. Skipped, with nothing written to the cache: a request
+ * outside 0 … b-1, a position behind the request's pages, a page outside the pool; q is written all
+ * the same. Two tokens must not name the same slot. */
+typedef struct bolide_rope_quantize_fp8_append_paged_kv_cache_args {
+    bolide_args_head head;
+    const bolide_tensor *q_rope;        /* [n, h_q, d_rope]: f16, bf16, f32; d_rope even */
+    const bolide_tensor *k_rope;        /* [n, h_kv, d_rope] or [n, d_rope]: dtype of q_rope */
+    const bolide_tensor *q_nope;        /* [n, h_q, d_nope]: dtype of q_rope; optional */
+    const bolide_tensor *k_nope;        /* [n, h_kv, d_nope] or [n, d_nope]; optional with heads */
+    const bolide_tensor *v;             /* [n, h_kv, d_vo]: dtype of q_rope; absent for MLA */
+    const bolide_tensor *cos_sin_cache; /* [max_pos, d_rope]: f32, cosines, then sines */
+    const bolide_tensor *pos_ids;       /* [n]: i32 or i64 */
+    const bolide_tensor *k_cache;       /* NHD [p, page_size, h_kv, d_rope + d_nope], or HND */
+    const bolide_tensor *v_cache;       /* the same with d_vo */
+    const bolide_tensor *ckv_cache;     /* MLA: [p, page_size, d_nope] */
+    const bolide_tensor *kpe_cache;     /* MLA: [p, page_size, d_rope] */
+    const bolide_tensor *kv_indices;    /* [any]: i32 */
+    const bolide_tensor *kv_indptr;     /* [b+1]: i32 */
+    const bolide_tensor *batch_indices; /* [n]: i32 */
+    const bolide_tensor *positions;     /* [n]: i32 */
+    const bolide_tensor *q_rope_out;    /* shape of q_rope: dtype of the caches */
+    const bolide_tensor *q_nope_out;    /* shape of q_nope; given exactly when q_nope is */
+    int64_t is_neox;                    /* 1 (default): halves; 0: interleaved pairs */
+    double quant_scale_q;               /* default 1; finite */
+    double quant_scale_kv;              /* default 1; finite */
+    int64_t page_size;                  /* optional; if given, that of the caches */
+    int64_t kv_layout;                  /* 0 NHD (default), 1 HND; MLA has no heads to order */
+} bolide_rope_quantize_fp8_append_paged_kv_cache_args;
+
+BOLIDE_API BOLIDE_MUST_USE bolide_status bolide_rope_quantize_fp8_append_paged_kv_cache(
+    const bolide_context *ctx, const bolide_rope_quantize_fp8_append_paged_kv_cache_args *args,
+    bolide_stream stream);
+
 #ifdef __cplusplus
 }
 #endif

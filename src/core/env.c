@@ -18,8 +18,13 @@ static bolide__env env;
 
 static const char *take(char *buffer, const char *name) {
     const char *value = getenv(name);
-    if (!value || !*value || strlen(value) >= PATH_BYTES)
+    if (!value || !*value)
         return NULL;
+    if (strlen(value) >= PATH_BYTES) {
+        fprintf(stderr, "bolide: error: %s: expected fewer than %d bytes; got %zu, ignored\n", name,
+                PATH_BYTES, strlen(value));
+        return NULL;
+    }
     return strcpy(buffer, value);
 }
 

@@ -129,6 +129,21 @@ static void put_row(sink *s, const bolide__entry *e, const bolide_param *r, cons
     }
 }
 
+/* A dimension; or what a run takes from its plan, which may be a dtype or a choice. */
+static void put_name(sink *s, const bolide_op *op, const char *name, int32_t length,
+                     int64_t value) {
+    for (int i = 0; i < op->plan.row_count; i++) {
+        const bolide_param *r = &op->plan.rows[i];
+        if ((int32_t)strlen(r->name) != length || memcmp(r->name, name, (size_t)length) != 0)
+            continue;
+        if (r->kind == BOLIDE_KIND_DTYPE || r->kind == BOLIDE_KIND_ENUM) {
+            put_integer(s, r, value);
+            return;
+        }
+    }
+    put(s, " %.*s=%lld", (int)length, name, (long long)value);
+}
+
 int bolide__problem_text(const bolide__call *call, char *to, size_t bytes) {
     const bolide__entry *e = call->phase == BOLIDE_PLAN ? &call->op->plan : &call->op->run;
     const bolide__program *p = call->program;
@@ -139,8 +154,7 @@ int bolide__problem_text(const bolide__call *call, char *to, size_t bytes) {
         for (int k = 0; k < e->row_count; k++)
             scalar |= p->rows[k].own_slot == i || p->rows[k].choice_slot == i;
         if (!scalar && call->dims[i] != INT64_MIN)
-            put(&s, " %.*s=%lld", (int)p->names[i].length, p->names[i].text,
-                (long long)call->dims[i]);
+            put_name(&s, call->op, p->names[i].text, p->names[i].length, call->dims[i]);
     }
     for (int i = 0; i < e->row_count; i++)
         put_row(&s, e, &e->rows[i], call->args);

@@ -207,6 +207,13 @@ static void test_no_folder(void) {
     torn = 0;
     check(bolide__cache_walk(path, note_unsound, NULL) == 0, "and nothing half written");
 
+    static char far[1200];
+    memset(far, 'x', sizeof far - 1);
+    setenv("BOLIDE_CACHE_DIR", far, 1);
+    check(count_of(run("calls", "1", "13"), "BOLIDE_CACHE_DIR: expected fewer than 1024 bytes") ==
+              1,
+          "a value that is too long is told once");
+
     unsetenv("BOLIDE_CACHE_DIR");
     setenv("HOME", dir, 1);
     unsetenv("XDG_CACHE_HOME");

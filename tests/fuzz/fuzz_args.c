@@ -90,7 +90,7 @@ static void spoil_view(input *in, view *v, const driver_tensor *tensor) {
         v->shape[i] = take_number(in);
         break;
     case 2:
-        v->shape[i] = old + (take(in) % 3) - 1;
+        v->shape[i] = (int64_t)((uint64_t)old + take(in) % 3 - 1);
         break;
     case 3:
         v->strides[i] = take_number(in);

@@ -17,7 +17,7 @@ typedef struct fuzzer {
     uint64_t state;
     uint8_t kept[KEPT][MAX_BYTES]; /* inputs to begin from */
     size_t bytes[KEPT];
-    size_t count;
+    size_t count, files; /* kept in all, and of these the files, which stay */
     long long runs;
 } fuzzer;
 
@@ -30,7 +30,9 @@ static uint64_t next(fuzzer *f) {
 }
 
 static void keep(fuzzer *f, const uint8_t *data, size_t bytes) {
-    const size_t slot = f->count < KEPT ? f->count++ : next(f) % KEPT;
+    if (f->files == KEPT)
+        return;
+    const size_t slot = f->count < KEPT ? f->count++ : f->files + next(f) % (KEPT - f->files);
     memcpy(f->kept[slot], data, bytes);
     f->bytes[slot] = bytes;
 }
@@ -72,7 +74,8 @@ static void run_one(fuzzer *f) {
     uint8_t data[MAX_BYTES];
     size_t bytes = next(f) % 200;
     if (f->count && next(f) % 4) {
-        const size_t from = next(f) % f->count;
+        /* What grew of the files soon has no sense left, so half begin from a file again. */
+        const size_t from = next(f) % (f->files && next(f) % 2 ? f->files : f->count);
         bytes = f->bytes[from];
         memcpy(data, f->kept[from], bytes);
         bytes = mutate(f, data, bytes);
@@ -97,6 +100,7 @@ static int run_file(fuzzer *f, const char *path) {
     (void)fclose(file);
     (void)LLVMFuzzerTestOneInput(data, bytes);
     keep(f, data, bytes);
+    f->files = f->count;
     f->runs++;
     return 0;
 }

@@ -56,3 +56,67 @@ static const char *const apply_rope_with_cos_sin_cache_cases[] = {
     "apply_rope_with_cos_sin_cache query=f16 key=f32 expect=invalid_argument:key",
 };
 BOLIDE_TEST(apply_rope_with_cos_sin_cache, apply_rope_with_cos_sin_cache_cases);
+
+static const char *const rope_quantize_fp8_cases[] = {
+    "rope_quantize_fp8 n=0,1,7 q_rope=f16,bf16,f32 q_rope_out=f8_e4m3fn,f8_e5m2 is_neox=0,1",
+    "rope_quantize_fp8 d_rope=2,34,128,512 d_nope=1,16,100 q_rope=bf16 is_neox=0,1 pos_ids=i32,i64",
+    "rope_quantize_fp8 quant_scale_q=0.25 quant_scale_kv=-3 q_rope=bf16,f32",
+    "rope_quantize_fp8 quant_scale_q=1e5 quant_scale_kv=1e-3 q_rope=f16 "
+    "q_rope_out=f8_e4m3fn,f8_e5m2",
+    "rope_quantize_fp8 q_nope=none q_nope_out=none k_nope=none k_nope_out=none q_rope=bf16",
+    "rope_quantize_fp8 k_nope=none k_nope_out=none q_rope=f16 is_neox=0",
+    "rope_quantize_fp8 k_rope.form=1 k_nope.form=1 k_rope_out.form=1 k_nope_out.form=1 q_rope=bf16",
+    "rope_quantize_fp8 q_rope=bf16 q_rope.pad=16 k_nope.pad=3 q_rope_out.pad=5 k_rope_out.pad=8 "
+    "cos_sin_cache.pad=4 n=6",
+    "rope_quantize_fp8 q_rope=f32 q_rope.values=mix,inf,nan k_nope.values=mix,inf,nan",
+    "rope_quantize_fp8 n=70 h_q=8 h_kv=2 d_rope=128 q_rope=bf16 max_pos=4096",
+    "rope_quantize_fp8 max_pos=0 q_rope=f16",
+    "rope_quantize_fp8 d_rope=3 expect=invalid_argument:q_rope",
+    "rope_quantize_fp8 k_nope.form=1 k_nope_out.form=1 expect=invalid_argument:k_nope",
+    "rope_quantize_fp8 q_nope=none expect=invalid_argument:q_nope_out",
+    "rope_quantize_fp8 k_nope_out=none expect=invalid_argument:k_nope_out",
+    "rope_quantize_fp8 quant_scale_q=inf expect=invalid_argument:quant_scale_q",
+    "rope_quantize_fp8 quant_scale_kv=nan expect=invalid_argument:quant_scale_kv",
+    "rope_quantize_fp8 q_rope=f16 q_nope=bf16 expect=invalid_argument:q_nope",
+};
+BOLIDE_TEST(rope_quantize_fp8, rope_quantize_fp8_cases);
+
+static const char *const mla_rope_quantize_fp8_cases[] = {
+    "mla_rope_quantize_fp8 n=0,1,7 q_rope=f16,bf16,f32 q_rope_out=f8_e4m3fn,f8_e5m2 is_neox=0,1",
+    "mla_rope_quantize_fp8 h_q=1,128 n=3 q_rope=bf16 quant_scale_q=0.5 quant_scale_kv=2",
+    "mla_rope_quantize_fp8 d_rope=6 d_nope=5 q_rope=bf16 pos_ids=i64",
+    "mla_rope_quantize_fp8 d_rope=514 expect=invalid_argument:q_rope",
+    "mla_rope_quantize_fp8 quant_scale_kv=inf expect=invalid_argument:quant_scale_kv",
+};
+BOLIDE_TEST(mla_rope_quantize_fp8, mla_rope_quantize_fp8_cases);
+
+/* Shapes of a model with d_rope=128 and no other channels, of one with partial rotation, of MLA. */
+#define APPEND "rope_quantize_fp8_append_paged_kv_cache "
+#define NO_NOPE "q_nope=none q_nope_out=none k_nope=none "
+static const char *const rope_quantize_fp8_append_paged_kv_cache_cases[] = {
+    APPEND "page=1,3,16 kv_layout=NHD,HND q_rope=f16,bf16,f32 is_neox=0,1",
+    APPEND "k_cache=f8_e5m2 v_cache=f8_e5m2 q_rope_out=f8_e5m2 kv_layout=NHD,HND q_rope=bf16",
+    APPEND "h_q=8 h_kv=1,2,8 d_rope=128 d_vo=128 " NO_NOPE "q_rope=bf16 kv_layout=NHD,HND",
+    APPEND "d_rope=32 d_nope=96 d_vo=128 q_rope=f16 quant_scale_q=0.5 quant_scale_kv=4 pos_ids=i64",
+    APPEND "d_rope=6 d_nope=5 d_vo=3 q_rope=f32 is_neox=0,1 page=5",
+    APPEND "mla=1 page=1,3,64 q_rope=f16,bf16,f32 is_neox=0,1",
+    APPEND "mla=1 d_nope=512 q_rope=bf16 ckv_cache=f8_e5m2 kpe_cache=f8_e5m2 q_rope_out=f8_e5m2",
+    APPEND "mla=1 q_rope=bf16 kv_layout=HND ckv_cache.pad=64 kpe_cache.pad=8 k_rope.pad=4",
+    APPEND "q_rope=bf16 k_cache.pad=5 v_cache.pad=8 v.pad=3 q_rope_out.pad=7 kv_layout=NHD,HND",
+    APPEND "len=8:4:0:16 page=4 spare=0 q_rope=f16",
+    APPEND "b=0 q_rope=f16",
+    APPEND "len=0:0 q_rope=f16",
+    APPEND "stated=0 q_rope=bf16",
+    APPEND "b=20 max=40 page=16 h_kv=4 h_q=16 d_rope=128 d_vo=128 " NO_NOPE "q_rope=bf16",
+    APPEND "q_rope=f32 q_rope.values=mix,inf,nan v.values=mix,inf,nan",
+    APPEND "page_size=5 page=4 k_cache.shape=4:4:2:128 expect=invalid_argument:k_cache",
+    APPEND "v=none expect=invalid_argument:v",
+    APPEND "v_cache=none expect=invalid_argument:v_cache",
+    APPEND "k_cache=f8_e5m2 expect=invalid_argument:k_cache",
+    APPEND "mla=1 k_nope=none expect=invalid_argument:k_nope",
+    APPEND "mla=1 kpe_cache=none expect=invalid_argument:kpe_cache",
+    APPEND "d_qk=100 expect=invalid_argument:k_cache",
+    APPEND "d_rope=5 expect=invalid_argument:q_rope",
+    APPEND "quant_scale_q=nan expect=invalid_argument:quant_scale_q",
+};
+BOLIDE_TEST(rope_quantize_fp8_append_paged_kv_cache, rope_quantize_fp8_append_paged_kv_cache_cases);

@@ -81,9 +81,9 @@ void attention_common_dims(ref_call *c, batch *t, const char *d_qk, const char *
     if (ref_given(c, "custom_mask") || ref_given(c, "packed_custom_mask"))
         ref_set_i64(c, "use_custom_mask", 1);
     t->causal = ref_i64(c, "causal") != 0;
-    ref_set_dim(c, "n", t->q_start[t->b]);
-    ref_set_dim(c, "n_mask", t->mask_elem[t->b]);
-    ref_set_dim(c, "n_mask_bytes", t->mask_byte[t->b]);
+    ref_fix_dim(c, "n", t->q_start[t->b]);
+    ref_fix_dim(c, "n_mask", t->mask_elem[t->b]);
+    ref_fix_dim(c, "n_mask_bytes", t->mask_byte[t->b]);
 }
 
 /* Lists or block tables, last_page_len or seq_lens. */
@@ -104,10 +104,10 @@ void attention_paged_dims(ref_call *c, batch *t, const char *indptr, const char 
     if (last_page_len && !ref_given(c, "seq_lens"))
         ref_give(c, last_page_len);
     ref_set_i64(c, "page_size", t->page_size);
-    ref_set_dim(c, "p", t->pages + ref_key(c, "spare", 2));
-    ref_set_dim(c, "n_indices", t->pages);
-    ref_set_dim(c, "m", width);
-    ref_set_dim(c, "b", t->b);
+    ref_fix_dim(c, "p", t->pages + ref_key(c, "spare", 2));
+    ref_fix_dim(c, "n_indices", t->pages);
+    ref_fix_dim(c, "m", width);
+    ref_fix_dim(c, "b", t->b);
 }
 
 /* ---- values ------------------------------------------------------------------------------- */
@@ -165,9 +165,15 @@ static int64_t *page_order(const ref_call *c, int64_t pages) {
     return order;
 }
 
-static void poison(ref_tensor *x) {
-    for (int64_t i = 0; x && i < x->elems; i++)
-        x->f64[i] = NAN;
+/* NaN in every row of d elements that is not marked. The others keep the values they were drawn. */
+static void poison_unmarked(ref_tensor *x, int64_t d, const unsigned char *marked) {
+    for (int64_t i = 0; i < x->elems; i++)
+        if (!marked[i / d])
+            x->f64[i] = NAN;
+}
+
+static unsigned char *no_marks(const ref_tensor *x, int64_t d) {
+    return calloc((size_t)(x->elems / (d ? d : 1) + 1), 1);
 }
 
 /* First element of a head's row on a page. */
@@ -178,23 +184,25 @@ int64_t attention_page_offset(const ref_call *c, const ref_tensor *x, int64_t pa
     return ((page * a + (hnd ? head : slot)) * b + (hnd ? slot : head)) * d;
 }
 
-/* NaN everywhere, then values of their own where a request has a key. */
-static void fill_pages(ref_call *c, const batch *t, const char *name, uint64_t stream,
-                       const int64_t *order) {
+/* NaN where no request has a key. */
+static void fill_pages(ref_call *c, const batch *t, const char *name, const int64_t *order) {
     ref_tensor *x = ref_values(c, name);
-    if (!x || x->ndim != 4)
+    if (!x || x->ndim != 4 || !x->elems)
         return;
     const int64_t heads = ref_dim(c, "h_kv"), d = x->shape[3];
-    poison(x);
-    for (int64_t r = 0; r < t->b; r++) {
+    unsigned char *marked = no_marks(x, d);
+    for (int64_t r = 0; marked && r < t->b; r++) {
         for (int64_t j = 0; j < t->kv_len[r] * heads; j++) {
             const int64_t key = j / heads, entry = t->page_start[r] + key / t->page_size;
             const int64_t at =
                 attention_page_offset(c, x, order[entry], key % t->page_size, j % heads);
-            for (int64_t e = 0; e < d && at + d <= x->elems; e++)
-                x->f64[at + e] = ref_normal(c, stream, (uint64_t)(at + e));
+            if (at + d <= x->elems)
+                marked[at / d] = 1;
         }
     }
+    if (marked)
+        poison_unmarked(x, d, marked);
+    free(marked);
 }
 
 void attention_fill_paged(ref_call *c, const batch *t, const char *indptr,
@@ -217,8 +225,8 @@ void attention_fill_paged(ref_call *c, const batch *t, const char *indptr,
     }
     attention_write_i64(c, indptr, t->b, t->pages);
     if (order) {
-        fill_pages(c, t, "k_cache", 12, order);
-        fill_pages(c, t, "v_cache", 13, order);
+        fill_pages(c, t, "k_cache", order);
+        fill_pages(c, t, "v_cache", order);
     }
     free(order);
 }
@@ -257,7 +265,7 @@ void attention_item_dims(ref_call *c, batch *t) {
         longest = rest > longest ? rest : longest;
     }
     ref_set_i64(c, "token_pos_in_items_len", longest);
-    ref_set_dim(c, "n_token_pos", longest * t->b);
+    ref_fix_dim(c, "n_token_pos", longest * t->b);
 }
 
 void attention_fill_items(ref_call *c, const batch *t) {
@@ -283,18 +291,21 @@ int64_t attention_packed_offset(const ref_call *c, const ref_tensor *x, int64_t 
     return ((hnd ? head : token) * x->shape[1] + (hnd ? token : head)) * x->shape[2];
 }
 
-void attention_fill_packed(ref_call *c, const batch *t, const char *name, const int64_t *start,
-                           uint64_t stream) {
+void attention_fill_packed(ref_call *c, const batch *t, const char *name, const int64_t *start) {
     ref_tensor *x = ref_values(c, name);
     const int64_t heads = ref_dim(c, "h_kv");
-    if (!x || x->ndim != 3)
+    if (!x || x->ndim != 3 || !x->elems)
         return;
-    poison(x);
-    for (int64_t r = 0; r < t->b; r++) {
+    const int64_t d = x->shape[2];
+    unsigned char *marked = no_marks(x, d);
+    for (int64_t r = 0; marked && r < t->b; r++) {
         for (int64_t j = 0; j < t->kv_len[r] * heads; j++) {
             const int64_t at = attention_packed_offset(c, x, start[r] + j / heads, j % heads);
-            for (int64_t e = 0; e < x->shape[2] && at + x->shape[2] <= x->elems; e++)
-                x->f64[at + e] = ref_normal(c, stream, (uint64_t)(at + e));
+            if (at + d <= x->elems)
+                marked[at / d] = 1;
         }
     }
+    if (marked)
+        poison_unmarked(x, d, marked);
+    free(marked);
 }

@@ -34,8 +34,7 @@ void attention_fill_scales(ref_call *c);
 void attention_fill_paged(ref_call *c, const batch *t, const char *indptr,
                           const char *last_page_len, const char *lens);
 void attention_fill_table_tails(ref_call *c, const batch *t);
-void attention_fill_packed(ref_call *c, const batch *t, const char *name, const int64_t *start,
-                           uint64_t stream);
+void attention_fill_packed(ref_call *c, const batch *t, const char *name, const int64_t *start);
 void attention_item_dims(ref_call *c, batch *t);
 void attention_fill_items(ref_call *c, const batch *t);
 void attention_write_i64(ref_call *c, const char *name, int64_t index, int64_t value);

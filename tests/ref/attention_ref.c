@@ -278,7 +278,7 @@ static void prefill_paged_dims(ref_call *c) {
     attention_common_dims(c, t, "head_dim_qk", "k_cache", "v_cache");
     attention_paged_dims(c, t, "paged_kv_indptr", "paged_kv_indices", "paged_kv_last_page_len");
     attention_item_dims(c, t);
-    ref_set_dim(c, "b1", t->b + 1);
+    ref_fix_dim(c, "b1", t->b + 1);
 }
 
 static void prefill_paged_fill(ref_call *c) {
@@ -328,11 +328,11 @@ static void prefill_ragged_dims(ref_call *c) {
     }
     attention_common_dims(c, t, "head_dim_qk", "k", "v");
     attention_item_dims(c, t);
-    ref_set_dim(c, "b", t->b);
-    ref_set_dim(c, "b1", t->b + 1);
-    ref_set_dim(c, "n_kv", t->k_start[t->b]);
-    ref_set_dim(c, "n_v", t->v_start[t->b]);
-    ref_set_dim(c, "n_o", t->o_start[t->b]);
+    ref_fix_dim(c, "b", t->b);
+    ref_fix_dim(c, "b1", t->b + 1);
+    ref_fix_dim(c, "n_kv", t->k_start[t->b]);
+    ref_fix_dim(c, "n_v", t->v_start[t->b]);
+    ref_fix_dim(c, "n_o", t->o_start[t->b]);
 }
 
 static void prefill_ragged_fill(ref_call *c) {
@@ -347,8 +347,8 @@ static void prefill_ragged_fill(ref_call *c) {
         attention_write_i64(c, "seq_lens", r, t->kv_len[r]);
         attention_write_i64(c, "seq_lens_q", r, t->q_len[r]);
     }
-    attention_fill_packed(c, t, "k", t->k_start, 12);
-    attention_fill_packed(c, t, "v", t->v_start, 13);
+    attention_fill_packed(c, t, "k", t->k_start);
+    attention_fill_packed(c, t, "v", t->v_start);
     attention_fill_mask(c, t);
     attention_fill_items(c, t);
     attention_fill_scales(c);
@@ -393,7 +393,7 @@ static void batch_attention_dims(ref_call *c) {
     attention_add_up(t);
     attention_common_dims(c, t, "head_dim_qk", "k_cache", "v_cache");
     attention_paged_dims(c, t, "kv_indptr", "kv_indices", NULL);
-    ref_set_dim(c, "b1", t->b + 1);
+    ref_fix_dim(c, "b1", t->b + 1);
 }
 
 static void batch_attention_fill(ref_call *c) {
@@ -442,8 +442,8 @@ static void single_prefill_dims(ref_call *c) {
 
 static void single_fill(ref_call *c) {
     const batch *t = ref_state(c, sizeof *t);
-    attention_fill_packed(c, t, "k", t->k_start, 12);
-    attention_fill_packed(c, t, "v", t->v_start, 13);
+    attention_fill_packed(c, t, "k", t->k_start);
+    attention_fill_packed(c, t, "v", t->v_start);
     attention_fill_mask(c, t);
     attention_fill_scales(c);
 }

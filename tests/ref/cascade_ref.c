@@ -143,8 +143,8 @@ static void variable_dims(ref_call *c) {
     }
     for (int64_t i = 0; i < t->n; i++)
         t->start[i + 1] = t->start[i] + ref_between(c, 1, (uint64_t)i, 0, 6);
-    ref_set_dim(c, "n", t->n);
-    ref_set_dim(c, "m", t->start[t->n]);
+    ref_fix_dim(c, "n", t->n);
+    ref_fix_dim(c, "m", t->start[t->n]);
 }
 
 static void variable_fill(ref_call *c) {

@@ -4,28 +4,20 @@
 // for all b of them), else they are drawn from 0 … max; each appends its last `append` tokens, or
 // some of them. Pages are a random permutation of the pool.
 
-#include "ref.h"
+#include "page_ref.h"
 
 #include <stdlib.h>
 
-enum { MAX_REQUESTS = 4096 };
-
-/* What dims draws and fill and ref read again. */
-typedef struct table {
-    int64_t len[MAX_REQUESTS], append[MAX_REQUESTS];
-    int64_t b, page_size, pages, tokens;
-} table;
-
-static int64_t pages_of(const table *t, int64_t r) {
+static int64_t pages_of(const ref_page_table *t, int64_t r) {
     return (t->len[r] + t->page_size - 1) / t->page_size;
 }
 
-static table *draw(ref_call *c) {
-    table *t = ref_state(c, sizeof *t);
-    const int64_t listed = ref_key_list(c, "len", t->len, MAX_REQUESTS);
+ref_page_table *ref_page_draw(ref_call *c) {
+    ref_page_table *t = ref_state(c, sizeof *t);
+    const int64_t listed = ref_key_list(c, "len", t->len, REF_PAGE_REQUESTS);
     t->b = listed > 1 ? listed : ref_has_dim(c, "b") ? ref_dim(c, "b") : 3;
-    if (t->b > MAX_REQUESTS) {
-        ref_refuse(c, "b: expected at most %d; got %lld", MAX_REQUESTS, (long long)t->b);
+    if (t->b > REF_PAGE_REQUESTS) {
+        ref_refuse(c, "b: expected at most %d; got %lld", REF_PAGE_REQUESTS, (long long)t->b);
         t->b = 0;
     }
     t->page_size = ref_key(c, "page", 4);
@@ -52,7 +44,7 @@ static void write_i64(ref_call *c, const char *name, int64_t index, int64_t valu
         x->i64[index] = value;
 }
 
-static void fill_table(ref_call *c, const table *t) {
+static void fill_table(ref_call *c, const ref_page_table *t) {
     int64_t at = 0;
     for (int64_t r = 0; r < t->b; r++) {
         write_i64(c, "kv_indptr", r, at);
@@ -66,12 +58,12 @@ static void fill_table(ref_call *c, const table *t) {
 /* ---- get_seq_lens, get_batch_indices_positions -------------------------------------------- */
 
 static void seq_lens_dims(ref_call *c) {
-    const table *t = draw(c);
+    const ref_page_table *t = ref_page_draw(c);
     ref_set_i64(c, "page_size", t->page_size);
 }
 
 static void seq_lens_fill(ref_call *c) {
-    fill_table(c, ref_state(c, sizeof(table)));
+    fill_table(c, ref_state(c, sizeof(ref_page_table)));
 }
 
 static int64_t requests(const ref_call *c) {
@@ -79,7 +71,7 @@ static int64_t requests(const ref_call *c) {
 }
 
 static void seq_lens_ref(const ref_call *c, int64_t r) {
-    const table *t = ref_state(c, sizeof *t);
+    const ref_page_table *t = ref_state(c, sizeof *t);
     ref_out(c, "out")->i64[r] = t->len[r];
 }
 
@@ -93,12 +85,12 @@ const ref_op ref_get_seq_lens = {.name = "get_seq_lens",
 
 /* nnz may be larger than needed, the rest is marked, or smaller, then it is cut. */
 static void positions_dims(ref_call *c) {
-    const table *t = draw(c);
+    const ref_page_table *t = ref_page_draw(c);
     ref_set_dim(c, "nnz", t->tokens + ref_key(c, "spare", 0));
 }
 
 static void positions_fill(ref_call *c) {
-    const table *t = ref_state(c, sizeof *t);
+    const ref_page_table *t = ref_state(c, sizeof *t);
     int64_t at = 0;
     for (int64_t r = 0; r < t->b; r++) {
         write_i64(c, "append_indptr", r, at);
@@ -113,7 +105,7 @@ static int64_t tokens(const ref_call *c) {
 }
 
 static void positions_ref(const ref_call *c, int64_t row) {
-    const table *t = ref_state(c, sizeof *t);
+    const ref_page_table *t = ref_state(c, sizeof *t);
     int64_t r = 0, first = 0;
     while (r < t->b && row >= first + t->append[r])
         first += t->append[r++];
@@ -131,13 +123,9 @@ const ref_op ref_get_batch_indices_positions = {.name = "get_batch_indices_posit
 
 /* ---- appending ---------------------------------------------------------------------------- */
 
-/* Tokens behind the appended ones that must be skipped: no request, a request too many, a position
- * at the length, a negative position. */
-enum { SKIPPED = 4 };
-
 static void append_dims(ref_call *c) {
-    const table *t = draw(c);
-    ref_fix_dim(c, "nnz", t->tokens + SKIPPED);
+    const ref_page_table *t = ref_page_draw(c);
+    ref_fix_dim(c, "nnz", t->tokens + REF_PAGE_SKIPPED);
     ref_set_dim(c, "page_size", t->page_size);
     ref_fix_dim(c, "p", t->pages + ref_key(c, "spare", 1));
     ref_set_shape(c, "kv_indices", 1, (const int64_t[]){t->pages});
@@ -150,7 +138,7 @@ static void append_kv_dims(ref_call *c) {
     ref_set_dim(c, "d_vo", d);
 }
 
-static void fill_indices(ref_call *c, const table *t) {
+static void fill_indices(ref_call *c, const ref_page_table *t) {
     const int64_t pool = ref_dim(c, "p");
     int64_t *order = malloc((size_t)(pool + 1) * sizeof *order);
     for (int64_t i = 0; i < pool; i++)
@@ -165,8 +153,8 @@ static void fill_indices(ref_call *c, const table *t) {
     free(order);
 }
 
-static void append_fill(ref_call *c) {
-    const table *t = ref_state(c, sizeof *t);
+void ref_page_fill(ref_call *c) {
+    const ref_page_table *t = ref_state(c, sizeof *t);
     fill_table(c, t);
     fill_indices(c, t);
     int64_t at = 0;
@@ -176,9 +164,9 @@ static void append_fill(ref_call *c) {
             write_i64(c, "positions", at, t->len[r] - 1 - i);
         }
     }
-    const int64_t request[SKIPPED] = {-1, t->b, 0, 0};
-    const int64_t position[SKIPPED] = {0, 0, t->b ? t->len[0] : 0, -1};
-    for (int64_t i = 0; i < SKIPPED; i++, at++) {
+    const int64_t request[REF_PAGE_SKIPPED] = {-1, t->b, 0, 0};
+    const int64_t position[REF_PAGE_SKIPPED] = {0, 0, t->b ? t->len[0] : 0, -1};
+    for (int64_t i = 0; i < REF_PAGE_SKIPPED; i++, at++) {
         write_i64(c, "batch_indices", at, request[i]);
         write_i64(c, "positions", at, position[i]);
     }
@@ -190,7 +178,7 @@ static int64_t place(const ref_call *c, const ref_tensor *cache, int64_t row, in
                      int64_t *head_step) {
     const int64_t r = ref_in(c, "batch_indices")->i64[row];
     const int64_t position = ref_in(c, "positions")->i64[row];
-    const table *t = ref_state(c, sizeof *t);
+    const ref_page_table *t = ref_state(c, sizeof *t);
     if (r < 0 || r >= t->b || position < 0 || position >= t->len[r])
         return -1;
     const int64_t index = ref_in(c, "kv_indptr")->i64[r] + position / t->page_size;
@@ -257,7 +245,7 @@ const ref_op ref_append_paged_kv_cache = {.name = "append_paged_kv_cache",
                                           .defaults = "b=3 h_kv=2",
                                           .keys = "len max page spare append d",
                                           .dims = append_kv_dims,
-                                          .fill = append_fill,
+                                          .fill = ref_page_fill,
                                           .rows = tokens,
                                           .ref = append_kv_ref,
                                           .bytes = append_bytes};
@@ -268,7 +256,7 @@ const ref_op ref_append_paged_mla_kv_cache = {
                 "kpe_cache=given",
     .keys = "len max page spare append",
     .dims = append_dims,
-    .fill = append_fill,
+    .fill = ref_page_fill,
     .rows = tokens,
     .ref = append_mla_ref,
     .bytes = append_bytes};

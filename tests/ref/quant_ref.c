@@ -41,9 +41,9 @@ static void segment_dims(ref_call *c) {
         n += len[i];
         m += (len[i] + 7) / 8;
     }
-    ref_set_dim(c, "b", b);
-    ref_set_dim(c, "n", n > 0 ? n : 0);
-    ref_set_dim(c, "m", m);
+    ref_fix_dim(c, "b", b);
+    ref_fix_dim(c, "n", n > 0 ? n : 0);
+    ref_fix_dim(c, "m", m);
 }
 
 static void segment_fill(ref_call *c) {

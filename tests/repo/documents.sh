@@ -12,8 +12,8 @@ status=$?
 sed '$d' "$scratch/tables"
 # Its own counts are added to ours.
 tail -n 1 "$scratch/tables" | awk '
-    { for (i = 0; i < $1; i++) print "passed"; for (i = 0; i < $3; i++) print "failed"
-      for (i = 0; i < $5; i++) print "skipped" }' >>"$scratch/counts"
+    { for (i = 0; i < $1 + 0; i++) print "passed"; for (i = 0; i < $3 + 0; i++) print "failed"
+      for (i = 0; i < $5 + 0; i++) print "skipped" }' >>"$scratch/counts"
 [ "$status" = 0 ] || fail "documents: make tables brings them up to date"
 
 # Links to files, seen from the document's own folder.

@@ -4,10 +4,11 @@
 // weight; a lane takes every 32nd block of 32 numbers, and the lanes meet in a fixed tree at the end.
 // So an element of the result has the same bits in any batch, and weights go from memory to the
 // multiplier without a stop. Activations pass through shared memory 32 blocks at a time, as floats
-// or rounded to 8 bits, each block on banks of its own:
+// or rounded to 8 or 16 bits, each block on banks of its own:
 //
 //     f32    x [TM][32 blocks][32 + 4] float
-//     int8   q [TM][32 blocks][32 + 16] bytes, scale and sum [TM][32 blocks]
+//     8, 16  q [1 or 2 planes][TM][32 blocks][32 + 16] bytes, scale and sum [TM][32 blocks]
+//     bits
 //
 // Few rows are limited by memory, many by the multiplier. Rows of the weight need no alignment:
 // ALIGN says how many bytes a load may have.
@@ -18,13 +19,14 @@
 #include "ops/gemm/gemm_device.h"
 #include "ops/gemm/gemm_store.cuh"
 
-#if !defined(SPEC_FORMAT) || !defined(SPEC_INT8) || !defined(SPEC_IN) || !defined(SPEC_OUT) ||     \
+#if !defined(SPEC_FORMAT) || !defined(SPEC_PLANES) || !defined(SPEC_IN) || !defined(SPEC_OUT) ||     \
     !defined(SPEC_BIAS) || !defined(SPEC_ALIGN) || !defined(SPEC_TM) || !defined(SPEC_TN)
-#error "FORMAT INT8; IN OUT BIAS: dtype bits; ALIGN: bytes of a load of weights; TM TN: the tile"
+#error "FORMAT PLANES; IN OUT BIAS: dtype bits; ALIGN: bytes of a load of weights; TM TN: the tile"
 #endif
 enum { W_F32, W_F16, W_BF16, W_Q4_0, W_Q4_1, W_Q8_0 }; /* bolide_weight_format */
 constexpr int FORMAT = SPEC_FORMAT;
-constexpr bool INT8 = SPEC_INT8; /* only for blocks */
+constexpr int PLANES = SPEC_PLANES; /* of rounded activations, for blocks only; 0: floats */
+constexpr bool ROUNDED = PLANES > 0;
 constexpr int64_t IN = SPEC_IN, OUT = SPEC_OUT, BIAS = SPEC_BIAS;
 constexpr int ALIGN = SPEC_ALIGN; /* 1, 2, 4 */
 constexpr int TM = SPEC_TM;       /* 1, 4, 8 */
@@ -48,11 +50,11 @@ constexpr int ROW_F32 = BLOCK + 4, ROW_INT8 = BLOCK + 16;
 
 struct activations {
     union {
-        float x[INT8 ? 1 : TM][32][ROW_F32];
-        alignas(16) uint8_t q[INT8 ? TM : 1][32][ROW_INT8];
+        float x[ROUNDED ? 1 : TM][32][ROW_F32];
+        alignas(16) uint8_t q[larger(PLANES, 1)][ROUNDED ? TM : 1][32][ROW_INT8];
     };
-    float scale[INT8 ? TM : 1][32];
-    int sum[INT8 ? TM : 1][32]; /* of q */
+    float scale[ROUNDED ? TM : 1][32];
+    int sum[ROUNDED ? TM : 1][32]; /* of q */
 };
 
 /* ---- weights --------------------------------------------------------------------------------- */
@@ -152,9 +154,10 @@ void stage_f32(const bolide__blocks_params &p, activations &s, int64_t m, int64_
     }
 }
 
-/* Four lanes have a block. Below the least magnitude it counts as 0: 127 / max would overflow. */
-void stage_int8(const bolide__blocks_params &p, activations &s, int64_t m, int64_t k) {
-    constexpr float least = 0x1p-110f;
+/* Four lanes have a block. Below the least magnitude it counts as 0: MOST / max would overflow. Two
+ * planes are q = 255 high + low; 255 is odd, so no q lies halfway between two multiples of it. */
+void stage_rounded(const bolide__blocks_params &p, activations &s, int64_t m, int64_t k) {
+    constexpr float least = 0x1p-110f, largest = PLANES == 2 ? 255.0f * 127 + 127 : 127.0f;
     for (int i = threadIdx.x; i < TM * 128; i += THREADS) {
         const int row = i / 128, block = i % 128 / 4, part = i % 4;
         float x[PIECE], most = 0;
@@ -166,21 +169,27 @@ void stage_int8(const bolide__blocks_params &p, activations &s, int64_t m, int64
         most = max_nan(most, __shfl_xor_sync(0xffffffffu, most, 1));
         most = max_nan(most, __shfl_xor_sync(0xffffffffu, most, 2));
         const bool usable = most >= least && most <= 0x1.fffffep127f;
-        const float inverse = usable ? 127.0f / most : 0.0f;
-        uint32_t word[2] = {};
+        const float inverse = usable ? largest / most : 0.0f;
+        uint32_t word[larger(PLANES, 1)][2] = {};
         int sum = 0;
 #pragma unroll
         for (int j = 0; j < PIECE; j++) {
             const int q = usable ? __float2int_rn(x[j] * inverse) : 0;
             sum += q;
-            word[j / 4] |= (uint32_t)(q & 0xff) << (j % 4 * 8);
+            const int high = PLANES == 2 ? __float2int_rn((float)q * (1.0f / 255)) : q;
+            word[0][j / 4] |= (uint32_t)(high & 0xff) << (j % 4 * 8);
+            if constexpr (PLANES == 2)
+                word[1][j / 4] |= (uint32_t)((q - 255 * high) & 0xff) << (j % 4 * 8);
         }
         sum += __shfl_xor_sync(0xffffffffu, sum, 1);
         sum += __shfl_xor_sync(0xffffffffu, sum, 2);
-        *reinterpret_cast<uint2 *>(&s.q[row][block][part * PIECE]) = uint2{word[0], word[1]};
+#pragma unroll
+        for (int plane = 0; plane < PLANES; plane++)
+            *reinterpret_cast<uint2 *>(&s.q[plane][row][block][part * PIECE]) =
+                uint2{word[plane][0], word[plane][1]};
         if (part == 0) {
             s.scale[row][block] =
-                usable ? most / 127.0f : most < least ? 0.0f : bits_float(0x7fc00000);
+                usable ? most / largest : most < least ? 0.0f : bits_float(0x7fc00000);
             s.sum[row][block] = sum;
         }
     }
@@ -214,28 +223,36 @@ void multiply_f32(const activations &s, const weights (&w)[TN], int64_t left,
     }
 }
 
+/* Products of a block of weights with 32 numbers of a plane. */
+int dot_of(const weights &w, const uint8_t *q) {
+    const pack<int, 4> low = load<pack<int, 4>>(q), high = load<pack<int, 4>>(q + 16);
+    int dot = 0;
+#pragma unroll
+    for (int k = 0; k < 4; k++) {
+        if constexpr (FORMAT == W_Q8_0) {
+            dot = __dp4a((int)w.word[k], low.at[k], dot);
+            dot = __dp4a((int)w.word[(k + 4) % WORDS], high.at[k], dot);
+        } else {
+            dot = __dp4a((int)(w.word[k % WORDS] & 0x0f0f0f0fu), low.at[k], dot);
+            dot = __dp4a((int)(w.word[k % WORDS] >> 4 & 0x0f0f0f0fu), high.at[k], dot);
+        }
+    }
+    return dot;
+}
+
 /* The products of a block are an exact integer; it is combined with the scales in float. */
-void multiply_int8(const activations &s, const weights (&w)[TN], float (&acc)[TM][TN]) {
+void multiply_rounded(const activations &s, const weights (&w)[TN], float (&acc)[TM][TN]) {
     const int lane = threadIdx.x % 32;
 #pragma unroll
     for (int i = 0; i < TM; i++) {
-        const pack<int, 4> low = load<pack<int, 4>>(&s.q[i][lane][0]);
-        const pack<int, 4> high = load<pack<int, 4>>(&s.q[i][lane][16]);
         const float scale = s.scale[i][lane];
         const int sum = s.sum[i][lane];
 #pragma unroll
         for (int j = 0; j < TN; j++) {
-            int dot = FORMAT == W_Q4_0 ? -8 * sum : 0;
-#pragma unroll
-            for (int k = 0; k < 4; k++) {
-                if constexpr (FORMAT == W_Q8_0) {
-                    dot = __dp4a((int)w[j].word[k], low.at[k], dot);
-                    dot = __dp4a((int)w[j].word[k + 4], high.at[k], dot);
-                } else {
-                    dot = __dp4a((int)(w[j].word[k] & 0x0f0f0f0fu), low.at[k], dot);
-                    dot = __dp4a((int)(w[j].word[k] >> 4 & 0x0f0f0f0fu), high.at[k], dot);
-                }
-            }
+            int dot = dot_of(w[j], s.q[0][i][lane]);
+            if constexpr (PLANES == 2)
+                dot = 255 * dot + dot_of(w[j], s.q[PLANES - 1][i][lane]);
+            dot -= FORMAT == W_Q4_0 ? 8 * sum : 0;
             acc[i][j] = fmaf((float)dot, w[j].d * scale, acc[i][j]);
             if constexpr (FORMAT == W_Q4_1)
                 acc[i][j] = fmaf(w[j].min, scale * (float)sum, acc[i][j]);
@@ -262,15 +279,15 @@ extern "C" __global__ void __launch_bounds__(THREADS)
             w[j] = read_weights(p.weight + row * p.weight_n + at / BLOCK * BYTES, left > 0);
         }
         __syncthreads();
-        if constexpr (INT8)
-            stage_int8(p, s, m, k);
+        if constexpr (ROUNDED)
+            stage_rounded(p, s, m, k);
         else
             stage_f32(p, s, m, k);
         __syncthreads();
         if (left <= 0)
             continue;
-        if constexpr (INT8)
-            multiply_int8(s, w, acc);
+        if constexpr (ROUNDED)
+            multiply_rounded(s, w, acc);
         else
             multiply_f32(s, w, left, acc);
     }

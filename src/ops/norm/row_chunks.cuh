@@ -21,7 +21,7 @@ __forceinline__ pack<T, CHUNK> read_chunk(const T *row, int64_t i, int64_t d) {
     pack<T, CHUNK> c = {};
     if constexpr (PIECE == CHUNK) {
         if (i * CHUNK < d)
-            c = STREAM ? load_stream<pack<T, CHUNK>>(row + i * CHUNK)
+            c = STREAM ? load_once<pack<T, CHUNK>>(row + i * CHUNK)
                        : load<pack<T, CHUNK>>(row + i * CHUNK);
     } else {
 #pragma unroll

@@ -86,7 +86,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 #pragma unroll
     for (int k = 0; k < PER; k++) {
         if (there && at.column + k * threads < all_vecs)
-            v[k] = load_stream<from_vec>(from[k]);
+            v[k] = load_once<from_vec>(from[k]);
     }
     if (!there)
         return;

@@ -1,46 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the page kernels share: the parameter structs, taken by CPU and device kernels alike, and
-// the address of a token.
+// What the page kernels share: the parameter structs, taken by CPU and device kernels alike.
 
 #ifndef BOLIDE_OPS_PAGE_INTERNAL_H
 #define BOLIDE_OPS_PAGE_INTERNAL_H
 
+#include "core/page_table_internal.h"
+
 #ifndef __CUDACC_RTC__
 #include "cpu/cpu.h"
 #include <stdint.h>
-#define BOLIDE_PAGE_FN static inline
-#else
-#define BOLIDE_PAGE_FN __device__ inline
 #endif
-
-#include "core/rows_internal.h"
-
-/* A page table: which page a token of a request lies in. */
-typedef struct bolide__page_table {
-    const int32_t *indices;       /* [index_count] */
-    const int32_t *indptr;        /* [b + 1] */
-    const int32_t *last_page_len; /* [b] */
-    int64_t index_count;
-    int64_t b;
-    int64_t page_size;
-    int64_t pages; /* in the pool */
-} bolide__page_table;
-
-/* Page of token `position` of request r, and its slot there; -1 where there is none. */
-BOLIDE_PAGE_FN int64_t bolide__page_of(const bolide__page_table *t, int64_t r, int64_t position,
-                                       int64_t *slot) {
-    if (r < 0 || r >= t->b || position < 0)
-        return -1;
-    const int64_t first = t->indptr[r], count = t->indptr[r + 1] - first;
-    const int64_t length = count > 0 ? (count - 1) * t->page_size + t->last_page_len[r] : 0;
-    const int64_t at = first + position / t->page_size;
-    if (position >= length || at < 0 || at >= t->index_count)
-        return -1;
-    const int64_t page = t->indices[at];
-    *slot = position % t->page_size;
-    return page >= 0 && page < t->pages ? page : -1;
-}
 
 /* One side of an append: rows of d elements to slots of a cache. Strides are in elements; the last
  * dimension is contiguous. data NULL: the side is absent. */

@@ -207,9 +207,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
         const int head = (int)group + k * groups;
         if (head < heads) {
             const elem *in = static_cast<const elem *>(head_of<false>(p, token, head)) + c.c;
-            x[k][0] = load_stream<vec>(in);
+            x[k][0] = load_once<vec>(in);
             if (PARTS == 2 && c.turned)
-                x[k][PARTS - 1] = load_stream<vec>(in + c.other);
+                x[k][PARTS - 1] = load_once<vec>(in + c.other);
         }
     }
     float cosine[PAIRS], sine[PAIRS];

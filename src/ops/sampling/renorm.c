@@ -58,39 +58,35 @@ static bolide__renorm_params fill(const bolide_tensor *input, const bolide_tenso
                                    .limit = limit};
 }
 
-static bolide_status run(const bolide__call *call, bolide__loop_body body,
-                         bolide__renorm_params *p) {
+static bolide_status run_cpu(const bolide__call *call, bolide__renorm_params *p) {
+    const bolide__loop_body body =
+        p->kind == BOLIDE__SOFTMAX ? BOLIDE_CPU_PICK(softmax_rows) : BOLIDE_CPU_PICK(renorm_rows);
     bolide__parallel_for(call->ctx, p->n, bolide__row_grain(p->v), body, p);
     return BOLIDE_OK;
 }
 
-static bolide_status softmax_cpu(const bolide__call *call) {
-    const bolide_softmax_args *a = call->args;
-    bolide__renorm_params p = fill(a->logits, a->out, BOLIDE__SOFTMAX,
-                                   bolide__per_row_of(a->temperature_tensor, a->temperature, 0));
-    return run(call, BOLIDE_CPU_PICK(softmax_rows), &p);
-}
+/* A backend for each device from the expression that gives the parameters for the args `a`. */
+#define BACKENDS(name, op, ...)                                                                    \
+    static bolide_status name##_cpu(const bolide__call *call) {                                    \
+        const bolide_##op##_args *a = call->args;                                                  \
+        bolide__renorm_params p = fill(__VA_ARGS__);                                               \
+        return run_cpu(call, &p);                                                                  \
+    }                                                                                              \
+    static bolide_status name##_cuda(const bolide__call *call) {                                   \
+        const bolide_##op##_args *a = call->args;                                                  \
+        const bolide__renorm_params p = fill(__VA_ARGS__);                                         \
+        return bolide__renorm_launch(call, &p);                                                    \
+    }                                                                                              \
+    _Static_assert(1, "a semicolon follows")
 
-static bolide_status top_p_cpu(const bolide__call *call) {
-    const bolide_top_p_renorm_probs_args *a = call->args;
-    bolide__renorm_params p = fill(a->probs, a->out, BOLIDE__RENORM_TOP_P,
-                                   bolide__per_row_of(a->top_p_tensor, a->top_p, 0));
-    return run(call, BOLIDE_CPU_PICK(renorm_rows), &p);
-}
-
-static bolide_status top_k_cpu(const bolide__call *call) {
-    const bolide_top_k_renorm_probs_args *a = call->args;
-    bolide__renorm_params p = fill(a->probs, a->out, BOLIDE__RENORM_TOP_K,
-                                   bolide__per_row_of(a->top_k_tensor, 0, a->top_k));
-    return run(call, BOLIDE_CPU_PICK(renorm_rows), &p);
-}
-
-static bolide_status mask_cpu(const bolide__call *call) {
-    const bolide_top_k_mask_logits_args *a = call->args;
-    bolide__renorm_params p = fill(a->logits, a->out, BOLIDE__MASK_TOP_K,
-                                   bolide__per_row_of(a->top_k_tensor, 0, a->top_k));
-    return run(call, BOLIDE_CPU_PICK(renorm_rows), &p);
-}
+BACKENDS(softmax, softmax, a->logits, a->out, BOLIDE__SOFTMAX,
+         bolide__per_row_of(a->temperature_tensor, a->temperature, 0));
+BACKENDS(top_p, top_p_renorm_probs, a->probs, a->out, BOLIDE__RENORM_TOP_P,
+         bolide__per_row_of(a->top_p_tensor, a->top_p, 0));
+BACKENDS(top_k, top_k_renorm_probs, a->probs, a->out, BOLIDE__RENORM_TOP_K,
+         bolide__per_row_of(a->top_k_tensor, 0, a->top_k));
+BACKENDS(mask, top_k_mask_logits, a->logits, a->out, BOLIDE__MASK_TOP_K,
+         bolide__per_row_of(a->top_k_tensor, 0, a->top_k));
 
 /* Counts have 22 bits where masses are summed beside them. */
 static bolide_status check_vocab(const bolide__call *call) {
@@ -109,7 +105,8 @@ static bolide_status check_vocab(const bolide__call *call) {
         .doc = text,                                                                               \
         .run = BOLIDE_ENTRY(bolide_##op##_args, rows_of_it),                                       \
         .check = checks,                                                                           \
-        .cpu = backend,                                                                            \
+        .cpu = backend##_cpu,                                                                      \
+        .cuda = backend##_cuda,                                                                    \
     };                                                                                             \
     bolide_status bolide_##op(const bolide_context *ctx, const bolide_##op##_args *args,           \
                               bolide_stream stream) {                                              \
@@ -117,9 +114,9 @@ static bolide_status check_vocab(const bolide__call *call) {
     }                                                                                              \
     _Static_assert(1, "a semicolon follows")
 
-ROW_OP(softmax, softmax_rows, NULL, softmax_cpu, "out = softmax(logits / temperature), row by row");
-ROW_OP(top_p_renorm_probs, top_p_rows, check_vocab, top_p_cpu,
+ROW_OP(softmax, softmax_rows, NULL, softmax, "out = softmax(logits / temperature), row by row");
+ROW_OP(top_p_renorm_probs, top_p_rows, check_vocab, top_p,
        "the largest probabilities whose sum reaches top_p, divided by their sum");
-ROW_OP(top_k_renorm_probs, top_k_rows, check_vocab, top_k_cpu,
+ROW_OP(top_k_renorm_probs, top_k_rows, check_vocab, top_k,
        "the top_k largest probabilities, divided by their sum");
-ROW_OP(top_k_mask_logits, mask_rows, NULL, mask_cpu, "the top_k largest logits; -inf elsewhere");
+ROW_OP(top_k_mask_logits, mask_rows, NULL, mask, "the top_k largest logits; -inf elsewhere");

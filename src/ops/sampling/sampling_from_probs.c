@@ -112,64 +112,62 @@ static bolide_status check(const bolide__call *call) {
     .offset = bolide__per_row_of(a->offset_tensor, 0, a->offset)
 #define VALID(a) .valid = a->valid ? bolide__data(a->valid) : NULL
 
-static bolide_status run(const bolide__call *call, bolide__sample_params *p) {
+/* A backend for each device from the expression that fills the parameters from the args `a`. */
+#define BACKENDS(name, op, ...)                                                                    \
+    static bolide__sample_params name##_fill(const bolide__call *call) {                           \
+        const bolide_##op##_args *a = call->args;                                                  \
+        return (bolide__sample_params){__VA_ARGS__};                                               \
+    }                                                                                              \
+    static bolide_status name##_cpu(const bolide__call *call) {                                    \
+        bolide__sample_params p = name##_fill(call);                                               \
+        return run_cpu(call, &p);                                                                  \
+    }                                                                                              \
+    static bolide_status name##_cuda(const bolide__call *call) {                                   \
+        const bolide__sample_params p = name##_fill(call);                                         \
+        return bolide__sample_launch(call, &p);                                                    \
+    }                                                                                              \
+    _Static_assert(1, "a semicolon follows")
+
+static bolide_status run_cpu(const bolide__call *call, bolide__sample_params *p) {
     bolide__parallel_for(call->ctx, p->b, bolide__row_grain(p->v), BOLIDE_CPU_PICK(sample_rows), p);
     return BOLIDE_OK;
-}
-
-static bolide_status none_cpu(const bolide__call *call) {
-    const bolide_sampling_from_probs_args *a = call->args;
-    return run(call, &(bolide__sample_params){FILL(a, probs), VALID(a)});
-}
-
-static bolide_status top_p_cpu(const bolide__call *call) {
-    const bolide_top_p_sampling_from_probs_args *a = call->args;
-    return run(call,
-               &(bolide__sample_params){FILL(a, probs), VALID(a), .filter = BOLIDE__FILTER_JOINT,
-                                        .top_p = bolide__per_row_of(a->top_p_tensor, a->top_p, 0)});
-}
-
-static bolide_status top_k_cpu(const bolide__call *call) {
-    const bolide_top_k_sampling_from_probs_args *a = call->args;
-    return run(call,
-               &(bolide__sample_params){FILL(a, probs), VALID(a), .filter = BOLIDE__FILTER_JOINT,
-                                        .top_k = bolide__per_row_of(a->top_k_tensor, 0, a->top_k),
-                                        .top_p.number = 1});
-}
-
-static bolide_status min_p_cpu(const bolide__call *call) {
-    const bolide_min_p_sampling_from_probs_args *a = call->args;
-    return run(call,
-               &(bolide__sample_params){FILL(a, probs), VALID(a), .filter = BOLIDE__FILTER_MIN_P,
-                                        .top_p = bolide__per_row_of(a->min_p_tensor, a->min_p, 0)});
 }
 
 static bolide__sample_filter filter_of(int64_t order) {
     return order == BOLIDE_JOINT ? BOLIDE__FILTER_JOINT : BOLIDE__FILTER_FIRST;
 }
 
-static bolide_status both_cpu(const bolide__call *call) {
-    const bolide_top_k_top_p_sampling_from_probs_args *a = call->args;
-    return run(call, &(bolide__sample_params){
-                         FILL(a, probs), VALID(a), .filter = filter_of(a->filter_apply_order),
-                         .top_k = bolide__per_row_of(a->top_k_tensor, 0, a->top_k),
-                         .top_p = bolide__per_row_of(a->top_p_tensor, a->top_p, 0)});
-}
+BACKENDS(none, sampling_from_probs, FILL(a, probs), VALID(a));
+BACKENDS(top_p, top_p_sampling_from_probs, FILL(a, probs), VALID(a), .filter = BOLIDE__FILTER_JOINT,
+         .top_p = bolide__per_row_of(a->top_p_tensor, a->top_p, 0));
+BACKENDS(top_k, top_k_sampling_from_probs, FILL(a, probs), VALID(a), .filter = BOLIDE__FILTER_JOINT,
+         .top_k = bolide__per_row_of(a->top_k_tensor, 0, a->top_k), .top_p.number = 1);
+BACKENDS(min_p, min_p_sampling_from_probs, FILL(a, probs), VALID(a), .filter = BOLIDE__FILTER_MIN_P,
+         .top_p = bolide__per_row_of(a->min_p_tensor, a->min_p, 0));
+BACKENDS(both, top_k_top_p_sampling_from_probs, FILL(a, probs), VALID(a),
+         .filter = filter_of(a->filter_apply_order),
+         .top_k = bolide__per_row_of(a->top_k_tensor, 0, a->top_k),
+         .top_p = bolide__per_row_of(a->top_p_tensor, a->top_p, 0));
+BACKENDS(both_logits, top_k_top_p_sampling_from_logits, FILL(a, logits), .logits = 1,
+         .filter = filter_of(a->filter_apply_order),
+         .top_k = bolide__per_row_of(a->top_k_tensor, 0, a->top_k),
+         .top_p = bolide__per_row_of(a->top_p_tensor, a->top_p, 0));
 
-static bolide_status both_logits_cpu(const bolide__call *call) {
-    const bolide_top_k_top_p_sampling_from_logits_args *a = call->args;
-    return run(call, &(bolide__sample_params){
-                         FILL(a, logits), .logits = 1, .filter = filter_of(a->filter_apply_order),
-                         .top_k = bolide__per_row_of(a->top_k_tensor, 0, a->top_k),
-                         .top_p = bolide__per_row_of(a->top_p_tensor, a->top_p, 0)});
+static bolide__sample_params gumbel_fill(const bolide__call *call) {
+    const bolide_sampling_from_logits_args *a = call->args;
+    return (bolide__sample_params){FILL(a, logits), .logits = 1};
 }
 
 static bolide_status gumbel_cpu(const bolide__call *call) {
-    const bolide_sampling_from_logits_args *a = call->args;
-    bolide__sample_params p = {FILL(a, logits), .logits = 1};
+    bolide__sample_params p = gumbel_fill(call);
     bolide__parallel_for(call->ctx, p.b, bolide__row_grain(4 * p.v), BOLIDE_CPU_PICK(gumbel_rows),
                          &p);
     return BOLIDE_OK;
+}
+
+static bolide_status gumbel_cuda(const bolide__call *call) {
+    const bolide__sample_params p = gumbel_fill(call);
+    return bolide__gumbel_launch(call, &p);
 }
 
 /* ---- descriptors -------------------------------------------------------------------------- */
@@ -181,7 +179,8 @@ static bolide_status gumbel_cpu(const bolide__call *call) {
         .doc = text,                                                                               \
         .run = BOLIDE_ENTRY(bolide_##op##_args, rows_of_it),                                       \
         .check = check,                                                                            \
-        .cpu = backend,                                                                            \
+        .cpu = backend##_cpu,                                                                      \
+        .cuda = backend##_cuda,                                                                    \
     };                                                                                             \
     bolide_status bolide_##op(const bolide_context *ctx, const bolide_##op##_args *args,           \
                               bolide_stream stream) {                                              \
@@ -189,16 +188,16 @@ static bolide_status gumbel_cpu(const bolide__call *call) {
     }                                                                                              \
     _Static_assert(1, "a semicolon follows")
 
-SAMPLING_OP(sampling_from_probs, none_rows, none_cpu, "a sample from each row");
-SAMPLING_OP(top_p_sampling_from_probs, top_p_rows, top_p_cpu,
+SAMPLING_OP(sampling_from_probs, none_rows, none, "a sample from each row");
+SAMPLING_OP(top_p_sampling_from_probs, top_p_rows, top_p,
             "a sample from the largest probabilities whose sum reaches top_p");
-SAMPLING_OP(top_k_sampling_from_probs, top_k_rows, top_k_cpu,
+SAMPLING_OP(top_k_sampling_from_probs, top_k_rows, top_k,
             "a sample from the top_k largest probabilities");
-SAMPLING_OP(min_p_sampling_from_probs, min_p_rows, min_p_cpu,
+SAMPLING_OP(min_p_sampling_from_probs, min_p_rows, min_p,
             "a sample from the probabilities of at least min_p times the largest");
-SAMPLING_OP(top_k_top_p_sampling_from_probs, both_rows, both_cpu,
+SAMPLING_OP(top_k_top_p_sampling_from_probs, both_rows, both,
             "a sample from the probabilities that pass top-k and top-p");
-SAMPLING_OP(top_k_top_p_sampling_from_logits, both_logits_rows, both_logits_cpu,
+SAMPLING_OP(top_k_top_p_sampling_from_logits, both_logits_rows, both_logits,
             "a sample from the softmax of logits that pass top-k and top-p");
-SAMPLING_OP(sampling_from_logits, gumbel_rows, gumbel_cpu,
+SAMPLING_OP(sampling_from_logits, gumbel_rows, gumbel,
             "a sample from softmax(logits): the largest logit + Gumbel noise");

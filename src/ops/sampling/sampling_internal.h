@@ -26,7 +26,8 @@
 // for the threshold and in f64 for the draw. For the draw and for renormalising, a row is cut into
 // tiles of 1,024; lane l of 16 sums the kept masses of elements l, l+16, … of a tile, the lanes are
 // added as l and l+8, +4, +2, +1, and tiles are added in order. Another order changes a result only
-// within 1e-12 of a boundary.
+// within 1e-12 of a boundary. The GPU sums masses as integers, in steps of 2^-42 of the power of two
+// above the row's largest, so there no order matters.
 //
 // Draw. One uniform u of 53 bits a row: the sample is the first index i with
 // kept mass of 0…i > u * kept mass of the row. A row without mass gives id 0 and valid = false.
@@ -53,6 +54,24 @@ enum {
     /* Counts have 22 bits beside the masses that are summed in one word, see select_cpu.c. */
     BOLIDE__SAMPLE_VOCAB = (1 << 22) - 1
 };
+
+/* Of the GPU kernels. */
+enum {
+    BOLIDE__ROW_THREADS = 512, /* of a block */
+    BOLIDE__ROW_BLOCKS = 16,   /* the most blocks of a row */
+    BOLIDE__ROW_BINS = 2048,   /* of a radix step */
+    BOLIDE__ROW_POOL = 4096,   /* values that are set aside */
+    BOLIDE__ROW_ROOM = 32768   /* bytes of shared memory of a selection */
+};
+
+/* What a GPU kernel takes the values of a row for. */
+typedef enum bolide__row_kind {
+    BOLIDE__ROW_PROBS,
+    BOLIDE__ROW_LOGITS,
+    BOLIDE__ROW_SCORES, /* to be masked: NaN is -inf */
+    BOLIDE__ROW_RANKED, /* for top-k: NaN stays, below -inf */
+    BOLIDE__ROW_RESIDUAL
+} bolide__row_kind;
 
 /* A number or a tensor of numbers, one a row or one for all. */
 typedef struct bolide__per_row {
@@ -152,6 +171,12 @@ typedef struct bolide__topk_params {
 } bolide__topk_params;
 
 #ifndef __CUDACC_RTC__
+
+bolide_status bolide__sample_launch(const bolide__call *call, const bolide__sample_params *p);
+bolide_status bolide__gumbel_launch(const bolide__call *call, const bolide__sample_params *p);
+bolide_status bolide__renorm_launch(const bolide__call *call, const bolide__renorm_params *p);
+bolide_status bolide__speculative_launch(const bolide__call *call,
+                                         const bolide__speculative_params *p);
 
 /* arg is the parameter struct; items are rows. */
 BOLIDE_CPU_KERNEL(sample_rows, (void *arg, int64_t begin, int64_t end, int worker));

@@ -36,9 +36,9 @@ static bolide_status check(const bolide__call *call) {
                            (long long)v);
 }
 
-static bolide_status chain_speculative_sampling_cpu(const bolide__call *call) {
+static bolide__speculative_params fill(const bolide__call *call) {
     const bolide_chain_speculative_sampling_args *a = call->args;
-    bolide__speculative_params p = {
+    return (bolide__speculative_params){
         .draft = bolide__data(a->draft_probs),
         .target = bolide__data(a->target_probs),
         .ids = bolide__data(a->draft_token_ids),
@@ -59,9 +59,18 @@ static bolide_status chain_speculative_sampling_cpu(const bolide__call *call) {
         .seed = bolide__per_row_of(a->seed_tensor, 0, a->seed),
         .offset = bolide__per_row_of(a->offset_tensor, 0, a->offset),
     };
+}
+
+static bolide_status chain_speculative_sampling_cpu(const bolide__call *call) {
+    bolide__speculative_params p = fill(call);
     bolide__parallel_for(call->ctx, p.b, bolide__row_grain(p.v), BOLIDE_CPU_PICK(speculative_rows),
                          &p);
     return BOLIDE_OK;
+}
+
+static bolide_status chain_speculative_sampling_cuda(const bolide__call *call) {
+    const bolide__speculative_params p = fill(call);
+    return bolide__speculative_launch(call, &p);
 }
 
 const bolide_op bolide_op_chain_speculative_sampling = {
@@ -71,6 +80,7 @@ const bolide_op bolide_op_chain_speculative_sampling = {
     .run = BOLIDE_ENTRY(bolide_chain_speculative_sampling_args, speculative_rows),
     .check = check,
     .cpu = chain_speculative_sampling_cpu,
+    .cuda = chain_speculative_sampling_cuda,
 };
 
 bolide_status bolide_chain_speculative_sampling(const bolide_context *ctx,

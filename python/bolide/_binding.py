@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The one way from Python into the library: ``operator(name, arguments, phase)``.
+
+Everything else in the package is FlashInfer's names in front of this. The interface inside the
+package:
+
+``operator("rmsnorm", "input weight out eps")``
+    gives a callable of those arguments, positional, in that order; arguments that are not named
+    keep their defaults. Per kind of row a value is
+
+    - a tensor: of torch, or of NumPy on the CPU; None where the row is optional;
+    - an output: a tensor; None to have it allocated (left out if it is optional); True to have it
+      allocated although it is optional. What was allocated is returned: nothing, one tensor, or a
+      tuple of them in the order of the arguments. Outputs of planned runs are allocated by the
+      caller (``_frameworks.empty``) wherever torch may be tracing or NumPy may come in;
+    - a number or a tensor (``k_scale``): either; one argument for both fields;
+    - an enum: its name or its index; a dtype: any framework's dtype, ours, or a name;
+    - a list of tensors or of integers: a list or tuple;
+    - a workspace: ``Workspace.address``; a plan: ``Plan.address``;
+    - ``stream``, which is no row: the address of a stream, for calls whose tensors all lie on the
+      host (a plan on host lengths). Otherwise the framework's current stream is taken.
+
+``operator("batch_decode", names, phase="workspace")``
+    gives a callable of the *plan's* arguments (of run's for an operator without plan) that returns
+    ``Sizes(device, device_int, pinned, plan)`` in bytes.
+``operator("batch_decode", names, phase="plan")`` and ``phase="run"`` (the default)
+    plan and run. The device of a call is that of its workspace, else of its first device tensor.
+
+Errors: ValueError, NotImplementedError, RuntimeError with the library's sentence; BusyError (a
+RuntimeError) where a plan found every staging slot in use.
+
+While torch.compile traces, a call becomes a custom operator of torch (:mod:`bolide._compile`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+from typing import Any, NamedTuple
+
+from . import _frameworks, _library, _rows
+from ._library import torch
+
+_direct: set[type] = set()
+if _library.torch_is_direct:
+    _direct |= {torch.Tensor, torch.nn.Parameter}
+
+
+def _never() -> bool:
+    return False
+
+
+compiling = torch.compiler.is_compiling if torch is not None else _never
+
+
+class Sizes(NamedTuple):
+    """Bytes that an operator needs for the arguments at hand."""
+
+    device: int
+    device_int: int
+    pinned: int
+    plan: int
+
+
+class Operator:
+    """A bound operator; see the head of this module."""
+
+    __slots__ = ("name", "phase", "names", "rows", "table", "_call", "_lead", "_custom")
+
+    def __init__(self, name: str, names: str, phase: str):
+        self.name = name
+        self.phase = phase
+        self.names = tuple(names.split())
+        plan = phase == "plan" or (phase == "workspace" and _rows.planned(name))
+        self.table = _rows.rows(name, "plan" if plan else "run")
+        by_name = {row.name: row for row in self.table}
+        self.rows = tuple(by_name.get(n) for n in self.names)
+        self._call = _library.bind(name, phase, names)
+        self._lead = next((i for i, r in enumerate(self.rows) if r and r.is_tensor), 0)
+        self._custom = None
+        if torch is not None and phase == "run":
+            from . import _compile
+
+            _compile.define(self)
+
+    def __call__(self, *values: Any) -> Any:
+        if compiling():
+            return _trace(self, values)
+        if type(values[self._lead]) in _direct:
+            out = self._call(*values)
+            return out if out is None or type(out) in _direct else _several(self, out)
+        return _indirect(self, values)
+
+    def given(self, values) -> dict[str, Any]:
+        """The arguments by name."""
+        return dict(zip(self.names, values))
+
+
+def operator(name: str, names: str, phase: str = "run") -> Operator:
+    """Binds an operator; see the head of this module."""
+    return Operator(name, names, phase)
+
+
+def _several(op: Operator, out):
+    if op.phase == "workspace":
+        return Sizes(*out)
+    return tuple(out)
+
+
+def allocate(op: Operator, values) -> tuple[list, list]:
+    """Values with every wanted output in place, and those that were allocated."""
+    values = list(values)
+    wanted = [i for i, row in enumerate(op.rows) if row is not None and row.kind == "out"
+              and (values[i] is True or (values[i] is None and not row.optional))]
+    if not wanted:
+        return values, []
+    given = op.given(values)
+    names = _rows.bind_names(op.table, given, lambda t: t.shape)
+    like = next(v for v in values if _frameworks.is_tensor(v))
+    made = []
+    for i in wanted:
+        found = _rows.output(op.rows[i], op.table, given, names, _frameworks.dtype_bit)
+        if found is None:
+            continue
+        values[i] = _frameworks.empty(like, *found)
+        made.append(values[i])
+    return values, made
+
+
+def _result(made: list):
+    return None if not made else made[0] if len(made) == 1 else tuple(made)
+
+
+def _indirect(op: Operator, values):
+    """A call with tensors that the binding does not take as they are."""
+    made: list = []
+    if op.phase != "workspace":
+        values, made = allocate(op, values)
+    packed = [_frameworks.pack(v, row is not None and row.kind in ("out", "inout"))
+              for v, row in zip(values, op.rows)]
+    out = op._call(*packed)
+    return Sizes(*out) if op.phase == "workspace" else _result(made)
+
+
+def _trace(op: Operator, values):
+    from . import _compile
+
+    return _compile.trace(op, values)
+
+
+# ---- workspaces and plans --------------------------------------------------------------------
+
+
+class _WorkspaceStruct(ctypes.Structure):
+    _fields_ = [
+        ("device", ctypes.c_void_p), ("device_bytes", ctypes.c_int64),
+        ("device_int", ctypes.c_void_p), ("device_int_bytes", ctypes.c_int64),
+        ("pinned", ctypes.c_void_p), ("pinned_bytes", ctypes.c_int64),
+        ("device_type", ctypes.c_int32), ("device_index", ctypes.c_int32),
+    ]
+
+
+def _place(buffer) -> tuple[int | None, int]:
+    """Address and bytes of a buffer of either framework."""
+    if buffer is None:
+        return None, 0
+    if _frameworks.is_torch(buffer):
+        return buffer.data_ptr(), buffer.numel() * buffer.element_size()
+    return buffer.__array_interface__["data"][0], buffer.nbytes
+
+
+class Workspace:
+    """The caller's three buffers as the library takes them; it keeps them alive."""
+
+    __slots__ = ("buffers", "device", "_struct", "address")
+
+    def __init__(self, device, device_int=None, pinned=None):
+        self.buffers = (device, device_int, pinned)
+        parts = [x for b in self.buffers for x in _place(b)]
+        cuda = _frameworks.is_torch(device) and device.is_cuda
+        self.device = device.device if cuda else None
+        where = (2, device.device.index) if cuda else (1, 0)
+        self._struct = _WorkspaceStruct(*parts, *where)
+        self.address = ctypes.addressof(self._struct)
+
+    @property
+    def stream(self) -> int | None:
+        """The current stream of the workspace's device, for plans on host lengths."""
+        return _frameworks.current_stream(self._struct.device_index) if self.device else None
+
+
+class Plan:
+    """The memory of a plan, on the host. It may be copied: ``Plan.from_bytes(bytes(plan))``."""
+
+    __slots__ = ("_memory", "address", "size")
+
+    def __init__(self, size: int):
+        self._memory = (ctypes.c_int64 * ((size + 7) // 8))()
+        self.size = size
+        self._memory[0] = size
+        self.address = ctypes.addressof(self._memory)
+
+    def __bytes__(self) -> bytes:
+        return ctypes.string_at(self.address, self.size)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Plan:
+        plan = cls(len(data))
+        ctypes.memmove(plan.address, data, len(data))
+        return plan
+
+
+@contextlib.contextmanager
+def batch_invariant(enabled: bool = True):
+    """Within it, on this thread, a request gives the same bits alone and in any batch."""
+    before = _library.set_batch_invariant(enabled)
+    try:
+        yield
+    finally:
+        _library.set_batch_invariant(before)

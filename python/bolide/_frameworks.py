@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tensors of torch and NumPy as the binding takes them, and memory from both.
+
+torch's tensors go to the binding as they are where torch has the DLPack exchange interface. All
+others are packed into bytes here: address, device, dtype, shape, strides, current stream. That
+needs no export by the framework, so fp8, bf16 and unsigned dtypes pass on every version of torch,
+and NumPy arrays of ml_dtypes as well.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+from typing import Any
+
+from . import _dtypes
+from ._library import set_grow, torch
+
+_HEADS = [struct.Struct(f"=QQiiBBHi{2 * n}q") for n in range(9)]
+_CPU, _CUDA = 1, 2
+
+if torch is not None:
+    _Tensor = torch.Tensor
+    _torch_dtypes = {getattr(torch, d.name): d for d in _dtypes.BY_NAME.values()
+                     if hasattr(torch, d.name)}
+    _from_torch = {k: (d.code, d.bits, 1) for k, d in _torch_dtypes.items()}
+    if hasattr(torch, "float4_e2m1fn_x2"):
+        _from_torch[torch.float4_e2m1fn_x2] = (17, 4, 2)
+    _to_torch = {d.bit: k for k, d in _torch_dtypes.items()}
+else:
+    _Tensor = ()
+
+
+def is_torch(value: Any) -> bool:
+    return torch is not None and isinstance(value, _Tensor)
+
+
+def is_numpy(value: Any) -> bool:
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and isinstance(value, numpy.ndarray)
+
+
+def is_tensor(value: Any) -> bool:
+    """Whether a value is a tensor of a framework, not a number, name or None."""
+    return is_torch(value) or is_numpy(value) or hasattr(value, "__dlpack__")
+
+
+def current_stream(index: int) -> int:
+    """The framework's current stream on a GPU, as an address."""
+    return torch._C._cuda_getCurrentRawStream(index)
+
+
+def stream_of(value: Any) -> int | None:
+    """The current stream of the device that a tensor lies on; None on the host."""
+    if is_torch(value) and value.is_cuda:
+        return current_stream(value.device.index)
+    return None
+
+
+def _pack_torch(t) -> bytes:
+    code, bits, lanes = _from_torch[t.dtype]
+    shape = tuple(t.shape)
+    if t.is_cuda:
+        index = t.device.index
+        return _HEADS[len(shape)].pack(t.data_ptr(), current_stream(index), _CUDA, index, code,
+                                       bits, lanes, len(shape), *shape, *t.stride())
+    if t.device.type != "cpu":
+        raise ValueError(f"device: expected a CPU or CUDA tensor; got {t.device}")
+    return _HEADS[len(shape)].pack(t.data_ptr(), 0, _CPU, 0, code, bits, lanes, len(shape), *shape,
+                                   *t.stride())
+
+
+def _pack_numpy(a, written: bool) -> bytes:
+    if written and not a.flags.writeable:
+        raise ValueError("an output must not be a read-only array")
+    size = a.itemsize
+    if any(s % size for s in a.strides):
+        raise ValueError(f"strides: expected multiples of {size} bytes; got {a.strides}")
+    d = _dtypes.of(a.dtype)
+    strides = [s // size for s in a.strides]
+    return _HEADS[a.ndim].pack(a.__array_interface__["data"][0], 0, _CPU, 0, d.code, d.bits, 1,
+                               a.ndim, *a.shape, *strides)
+
+
+def pack(value: Any, written: bool = False) -> Any:
+    """A tensor as bytes; anything else as it is."""
+    if is_torch(value):
+        return _pack_torch(value)
+    if is_numpy(value):
+        return _pack_numpy(value, written)
+    if isinstance(value, (list, tuple)):
+        return tuple(pack(v, written) for v in value)
+    return value
+
+
+def empty(like: Any, shape, dtype: Any):
+    """Memory of the framework and device of another tensor. dtype is any framework's, or a bit."""
+    d = _dtypes.BY_BIT[dtype] if isinstance(dtype, int) else _dtypes.of(dtype)
+    if is_torch(like):
+        return torch.empty(tuple(shape), dtype=_to_torch[d.bit], device=like.device)
+    numpy = sys.modules["numpy"]
+    return numpy.empty(tuple(shape), dtype=numpy_dtype(d))
+
+
+def full(like: Any, shape, dtype: Any, value):
+    """The same, filled."""
+    out = empty(like, shape, dtype)
+    if is_torch(out):
+        return out.fill_(value)
+    out[...] = value
+    return out
+
+
+def itemsize(tensor: Any) -> int:
+    """Bytes of an element."""
+    return tensor.element_size() if is_torch(tensor) else tensor.itemsize
+
+
+def view(tensor: Any, shape):
+    """The same memory in another shape; an error where the strides do not allow it."""
+    if is_torch(tensor):
+        return tensor.view(shape)
+    out = tensor.view()
+    out.shape = shape
+    return out
+
+
+def numpy_dtype(d):
+    """NumPy's dtype for one of ours; those that NumPy lacks come from ml_dtypes."""
+    import numpy
+
+    try:
+        return numpy.dtype(d.name)
+    except TypeError:
+        import ml_dtypes
+
+        return numpy.dtype(getattr(ml_dtypes, d.name))
+
+
+def torch_dtype(value: Any):
+    """torch's dtype for any framework's."""
+    return _to_torch[_dtypes.of(value).bit]
+
+
+def dtype_bit(value: Any) -> int:
+    """The library's bit for the dtype of a tensor."""
+    if is_torch(value) and value.dtype in _torch_dtypes:
+        return _torch_dtypes[value.dtype].bit
+    return _dtypes.of(value.dtype).bit
+
+
+# ---- scratch of functions whose FlashInfer form has no workspace ------------------------------
+
+_scratch: dict[tuple[int, int], list] = {}
+
+
+def _grow(device: int, stream: int, size: int) -> int:
+    """At least size bytes on a GPU for one stream. What was given out before stays alive, since a
+    captured graph may hold its address."""
+    if torch.cuda.is_current_stream_capturing():
+        raise RuntimeError(
+            f"scratch: {size} bytes were first needed during stream capture; run the call once "
+            "before capturing it")
+    kept = _scratch.setdefault((device, stream), [])
+    size = max(size, 1 << 25, 2 * (kept[-1].numel() if kept else 0))
+    kept.append(torch.empty(size, dtype=torch.uint8, device=f"cuda:{device}"))
+    return kept[-1].data_ptr()
+
+
+if torch is not None:
+    set_grow(_grow)

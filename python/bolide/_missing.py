@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""FlashInfer's names that Bolide does not have yet: they exist and raise NotImplementedError.
+
+:mod:`bolide._missing_names` lists the documented names of FlashInfer's modules. A module here ends
+with ``__getattr__ = _missing.lookup(__name__)``, which is asked only for what the module itself
+lacks; a module of FlashInfer that has no file here at all is made by the finder below. Everything
+made here carries ``__bolide_missing__``, so that the ``flashinfer`` alias can leave it out.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.machinery
+import sys
+from types import ModuleType
+from typing import Any, Callable
+
+from ._missing_names import NAMES
+
+
+def _sentence(name: str) -> str:
+    return f"{name}: not in this version of Bolide; bolide.coverage() lists what is"
+
+
+def _function(name: str) -> Callable:
+    def missing(*args: Any, **kwargs: Any):
+        raise NotImplementedError(_sentence(name))
+
+    missing.__name__ = missing.__qualname__ = name.rsplit(".", 1)[-1]
+    missing.__doc__ = _sentence(name)
+    missing.__bolide_missing__ = True
+    return missing
+
+
+class _MissingType(type):
+    """Class of classes that are not there: neither an instance nor a member can be had."""
+
+    def __call__(cls, *args: Any, **kwargs: Any):
+        raise NotImplementedError(cls.__doc__)
+
+    def __getattr__(cls, member: str):
+        if member.startswith("__"):
+            raise AttributeError(member)
+        raise NotImplementedError(cls.__doc__)
+
+
+@functools.lru_cache(maxsize=None)
+def _stub(module: str, name: str) -> Any:
+    full = f"{module}.{name}"
+    if not name[0].isupper():
+        return _function(full)
+    return _MissingType(name, (), {"__doc__": _sentence(full), "__module__": module,
+                                   "__bolide_missing__": True})
+
+
+def lookup(module: str) -> Callable[[str], Any]:
+    """``__getattr__`` of a module."""
+    tail = module.partition(".")[2]
+    names = frozenset(NAMES.get(tail, "").split())
+
+    def __getattr__(name: str) -> Any:
+        if name in names:
+            return _stub(module, name)
+        below = f"{tail}.{name}" if tail else name
+        if below in NAMES or below in _Finder.packages:
+            return importlib.import_module(f"{module}.{name}")
+        raise AttributeError(f"module {module!r} has no attribute {name!r}")
+
+    return __getattr__
+
+
+class _Finder:
+    """Makes the modules that have no file here. It stands last, so that files win."""
+
+    packages = {m.rsplit(".", n)[0] for m in NAMES for n in range(1, m.count(".") + 1)}
+
+    @classmethod
+    def find_spec(cls, fullname: str, path: Any = None, target: Any = None):
+        root, _, tail = fullname.partition(".")
+        if root != "bolide" or not (tail in NAMES or tail in cls.packages):
+            return None
+        return importlib.machinery.ModuleSpec(fullname, cls, is_package=True)
+
+    @staticmethod
+    def create_module(spec) -> None:
+        return None
+
+    @staticmethod
+    def exec_module(module: ModuleType) -> None:
+        module.__doc__ = _sentence(module.__name__)
+        module.__getattr__ = lookup(module.__name__)
+        module.__bolide_missing__ = True
+
+
+sys.meta_path.append(_Finder)

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Copies between host and device that plans need, for torch and NumPy alike.
+
+Lengths on a GPU come back together, with one copy and one wait. Lengths on the host are copied,
+too, so that a caller may write over his arrays after a plan.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import _frameworks
+from .._library import torch
+
+
+def device_of(buffer: Any) -> Any:
+    """The device of a buffer; "cpu" for NumPy."""
+    return buffer.device if _frameworks.is_torch(buffer) else "cpu"
+
+
+def on_gpu(tensor: Any) -> bool:
+    return _frameworks.is_torch(tensor) and tensor.is_cuda
+
+
+def _copy(tensor: Any) -> Any:
+    if tensor is None:
+        return None
+    return tensor.clone() if _frameworks.is_torch(tensor) else tensor.copy()
+
+
+def to_host(*tensors: Any) -> list:
+    """Copies on the host, None for None."""
+    away = [t for t in tensors if on_gpu(t)]
+    if not away:
+        return [_copy(t) for t in tensors]
+    if len(away) == 1 or any(t.dtype != away[0].dtype for t in away):
+        return [t.cpu() if on_gpu(t) else _copy(t) for t in tensors]
+    parts = torch.cat([t.reshape(-1) for t in away]).cpu().split([t.numel() for t in away])
+    back = iter(zip(away, parts))
+    return [next(back)[1] if on_gpu(t) else _copy(t) for t in tensors]
+
+
+def to_device(tensor: Any, device: Any) -> Any:
+    """The tensor on a device; itself if it is there."""
+    if tensor is None or not _frameworks.is_torch(tensor) or tensor.device == device:
+        return tensor
+    return tensor.to(device, non_blocking=True)
+
+
+def same_place(a: Any, b: Any) -> bool:
+    """Whether two tensors begin at the same address."""
+    if _frameworks.is_torch(a):
+        return _frameworks.is_torch(b) and a.data_ptr() == b.data_ptr()
+    return a.__array_interface__["data"][0] == b.__array_interface__["data"][0]
+
+
+def write(buffer: Any, tensor: Any) -> None:
+    """Copies a tensor to the beginning of a buffer, on the current stream."""
+    n = tensor.shape[0]
+    if n == 0 or (buffer.shape[0] >= n and same_place(buffer, tensor)):
+        return
+    if _frameworks.is_torch(buffer):
+        buffer[:n].copy_(tensor, non_blocking=True)
+    else:
+        buffer[:n] = tensor
+
+
+def int32s(values: Any, like: Any) -> Any:
+    """A list of integers as an int32 tensor on the host, of the framework of another."""
+    if _frameworks.is_torch(like):
+        return torch.tensor(values, dtype=torch.int32)
+    import numpy
+
+    return numpy.array(values, dtype=numpy.int32)
+
+
+_cache_buf: dict[tuple[str, Any], Any] = {}
+
+
+def _ceil_pow2(x: int) -> int:
+    return 1 << max(x - 1, 0).bit_length()
+
+
+def _get_range_buf(seq_len: int, device: Any) -> Any:
+    """0, 1, 2, … in int32, out of a cache that engines look into. Its keys are FlashInfer's."""
+    key = (f"range_{_ceil_pow2(seq_len)}", device)
+    if key not in _cache_buf:
+        _cache_buf[key] = torch.arange(_ceil_pow2(seq_len), dtype=torch.int32, device=device)
+    return _cache_buf[key][:seq_len]
+
+
+def pinned(size: int) -> Any:
+    """Bytes on the host that a GPU reads without help."""
+    return torch.empty(size, dtype=torch.uint8, pin_memory=True)
+
+
+def capturing(device: Any) -> bool:
+    """Whether the current stream is being captured."""
+    return device != "cpu" and device.type == "cuda" and torch.cuda.is_current_stream_capturing()

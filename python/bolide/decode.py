@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Attention of a few new tokens against a cache."""
+
+from __future__ import annotations
+
+from typing import Any, Optional, Tuple, Union
+
+from . import _frameworks, _missing
+from ._binding import operator
+from ._wrappers._memory import _get_range_buf  # noqa: F401  (engines look for it here)
+from ._wrappers.decode import (  # noqa: F401
+    BatchDecodeWithPagedKVCacheWrapper, CUDAGraphBatchDecodeWithPagedKVCacheWrapper,
+    fast_decode_plan)
+
+Tensor = Any
+
+_single = operator(
+    "single_decode_with_kv_cache",
+    "q k v kv_layout pos_encoding_mode window_left logits_soft_cap sm_scale rope_scale rope_theta "
+    "q_scale k_scale v_scale out lse")
+
+
+def single_decode_with_kv_cache(
+    q: Tensor, k: Tensor, v: Tensor, kv_layout: str = "NHD", pos_encoding_mode: str = "NONE",
+    use_tensor_cores: bool = False, q_scale: Optional[float] = None,
+    k_scale: Optional[float] = None, v_scale: Optional[float] = None, window_left: int = -1,
+    logits_soft_cap: Optional[float] = None, sm_scale: Optional[float] = None,
+    rope_scale: Optional[float] = None, rope_theta: Optional[float] = None,
+    return_lse: bool = False,
+) -> Union[Tensor, Tuple[Tensor, Tensor]]:
+    """Attention of one token against one request's keys and values.
+
+    :param q: ``[h_q, d]`` float16, bfloat16, float32 or fp8.
+    :param k: ``[s, h_kv, d]`` (NHD) or ``[h_kv, s, d]`` (HND); h_kv divides h_q.
+    :param v: likewise.
+    :param pos_encoding_mode: "NONE", "ROPE_LLAMA" (rotation inside the kernel, in halves) or
+        "ALIBI".
+    :param use_tensor_cores: a hint.
+    :param q_scale: with k_scale multiplies the logits, v_scale the output: numbers or tensors.
+    :param window_left: keys visible before the last one; -1 is no limit.
+    :param logits_soft_cap: ``cap * tanh(s / cap)`` of the scaled logits; None and 0 are off.
+    :param sm_scale: ``1 / sqrt(d)`` by default.
+    :returns: ``[h_q, d_v]`` of q's dtype (bfloat16 for fp8), and with return_lse the logarithm to
+        base 2 of each head's sum, ``[h_q]`` float32.
+    """
+    dtype = q.dtype if _frameworks.itemsize(q) > 1 else "bfloat16"
+    out = _frameworks.empty(q, (q.shape[0], v.shape[-1]), dtype)
+    lse = _single(q, k, v, kv_layout, pos_encoding_mode, window_left, logits_soft_cap, sm_scale,
+                  rope_scale, rope_theta, q_scale, k_scale, v_scale, out, return_lse)
+    return (out, lse) if return_lse else out
+
+
+__getattr__ = _missing.lookup(__name__)

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What kernels read beside a row, numbers that may differ per row, and the draw: the first element
+// at which the kept masses exceed u times their sum.
+
+#ifndef BOLIDE_OPS_SAMPLING_ROW_DRAW_CUH
+#define BOLIDE_OPS_SAMPLING_ROW_DRAW_CUH
+
+#include "ops/sampling/row_view.cuh"
+
+__forceinline__ float row_float(const bolide__per_row &p, int64_t row) {
+    return p.data ? static_cast<const float *>(p.data)[row * p.step] : (float)p.number;
+}
+
+__forceinline__ int64_t id_at(const void *ids, int64_t dtype, int64_t i) {
+    return dtype == I32 ? static_cast<const int32_t *>(ids)[i]
+                        : static_cast<const int64_t *>(ids)[i];
+}
+
+__forceinline__ void put_id(void *ids, int64_t dtype, int64_t i, int64_t id) {
+    if (dtype == I32)
+        static_cast<int32_t *>(ids)[i] = (int32_t)id;
+    else
+        static_cast<int64_t *>(ids)[i] = id;
+}
+
+__forceinline__ int64_t row_int(const bolide__per_row &p, int64_t row) {
+    return p.data ? id_at(p.data, p.dtype, row * p.step) : p.integer;
+}
+
+/* u of draw n of a row, as an integer: u * 2^53. */
+__forceinline__ uint64_t uniform53(const bolide__per_row &seed, const bolide__per_row &offset,
+                                   int64_t row, uint32_t n) {
+    const random4 w = philox((uint64_t)row_int(seed, row), (uint64_t)row << 32 | n,
+                             (uint64_t)row_int(offset, row));
+    return ((uint64_t)w.x << 32 | w.y) >> 11;
+}
+
+/* The element of this warp at which the sum of the masses of values >= least, begun with `sum`,
+ * exceeds goal; -1 if it does not. The same in all lanes. */
+__forceinline__ int find_mass(const row_view &r, float least, mass_unit u, uint64_t sum,
+                              uint64_t goal) {
+    int found = -1;
+    walk<1>(r, [&](const float(&x)[4], int j) {
+        if (found >= 0)
+            return;
+        uint64_t mass[4], own = 0;
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            mass[i] = x[i] >= least ? mass_of(x[i], u) : 0;
+            own += mass[i];
+        }
+        const uint64_t upto = sum + warp_prefix(own);
+        uint64_t at = upto - own;
+        int id = -1;
+        if (at <= goal && upto > goal) {
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                at += mass[i];
+                if (at > goal && id < 0)
+                    id = 4 * j + i - r.lead;
+            }
+        }
+        const uint32_t lanes = __ballot_sync(0xffffffffu, id >= 0);
+        if (lanes)
+            found = __shfl_sync(0xffffffffu, id, __ffs(lanes) - 1);
+        sum = __shfl_sync(0xffffffffu, upto, 31);
+    });
+    return found;
+}
+
+/* The first element of this warp that is >= least, or -1. The same in all lanes. */
+__forceinline__ int find_value(const row_view &r, float least) {
+    int found = -1;
+    walk<1>(r, [&](const float(&x)[4], int j) {
+        if (found >= 0)
+            return;
+        int id = -1;
+#pragma unroll
+        for (int i = 3; i >= 0; i--)
+            id =
+                x[i] >= least && 4 * j + i >= r.lead && 4 * j + i < r.end ? 4 * j + i - r.lead : id;
+        const uint32_t lanes = __ballot_sync(0xffffffffu, id >= 0);
+        if (lanes)
+            found = __shfl_sync(0xffffffffu, id, __ffs(lanes) - 1);
+    });
+    return found;
+}
+
+/* The first element of the row that is >= least; length of the row if there is none. */
+__forceinline__ int first_of_row(const row_view &r, exchange &e, float least) {
+    const int own = find_value(r, least);
+    const uint64_t none = (uint64_t)(r.end - r.lead);
+    return (int)
+        e.meet({own < 0 ? none : (uint64_t)own, 0}, {none, 0}, [](two_words x, two_words y) {
+             return two_words{smaller(x.a, y.a), 0};
+         }).all.a;
+}
+
+/* Draws from the masses of values >= least, of which this warp has `own`: done(id) is called by one
+ * thread of the cluster. Gives whether there was any mass, and if not, done is not called. */
+template <class F>
+__forceinline__ bool draw(const row_view &r, exchange &e, float least, mass_unit u, uint64_t own,
+                          uint64_t uniform, F done) {
+    const place p = add_up(e, own);
+    const uint64_t goal = __umul64hi(uniform << 11, p.total);
+    if (p.total > 0 && p.before <= goal && p.before + own > goal) {
+        const int id = find_mass(r, least, u, p.before, goal);
+        if (lane_of_warp() == 0)
+            done(id);
+    }
+    return p.total > 0;
+}
+
+#endif

@@ -1,0 +1,464 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A row of the sampling kernels as the blocks of a cluster see it. A cluster has one row; each
+// block keeps a part of it in shared memory, widened to f32 and cleaned, so that memory is read
+// once however many passes follow. With CACHED 0, for rows that do not fit, passes read memory (or
+// L2) again. Within a block each warp owns a stretch of neighbouring elements and touches no other.
+//
+// Vectors of four elements are aligned in memory whatever the row's address is: the row begins
+// `lead` elements into the first one, and elements outside the row are NONE, which has no mass and
+// is never counted.
+//
+//     row      |lead| 0 1 2 ...                                                  v-1 |
+//     vectors   [0   ][1   ][2   ] ...
+//     blocks    <------ rank 0 ------><------ rank 1 ------><-- ...
+//     warps     < 0 ><  1  >< ...
+//
+// Sums of masses are integers: a mass counts in steps of 2^-42 of the power of two above the row's
+// largest, so a sum has the same bits in whatever order and over however many blocks it is taken.
+
+#ifndef BOLIDE_OPS_SAMPLING_ROW_VIEW_CUH
+#define BOLIDE_OPS_SAMPLING_ROW_VIEW_CUH
+
+#include "cuda/device/base.cuh"
+#include "cuda/device/cluster.cuh"
+#include "cuda/device/load.cuh"
+#include "cuda/device/math.cuh"
+#include "cuda/device/reduce.cuh"
+#include "ops/sampling/sampling_internal.h"
+
+#if !defined(SPEC_INPUT) || !defined(SPEC_KIND) || !defined(SPEC_CLUSTER) || !defined(SPEC_CACHED)
+#error "INPUT: dtype bit; KIND: row_kind; CLUSTER: blocks a row; CACHED: 1 if they hold the row"
+#endif
+constexpr int64_t INPUT = SPEC_INPUT;
+constexpr int KIND = SPEC_KIND;
+constexpr int CLUSTER = SPEC_CLUSTER; /* 1, or a power of two up to 16 from 9.0 on */
+constexpr bool CACHED = SPEC_CACHED;
+static_assert(CLUSTER == 1 || ARCH == 0 || ARCH >= 90, "clusters need 9.0");
+
+constexpr bool PROBS = KIND == BOLIDE__ROW_PROBS, LOGITS = KIND == BOLIDE__ROW_LOGITS,
+               SCORES = KIND == BOLIDE__ROW_SCORES, RANKED = KIND == BOLIDE__ROW_RANKED,
+               RESIDUAL = KIND == BOLIDE__ROW_RESIDUAL;
+constexpr int THREADS = BOLIDE__ROW_THREADS, WARPS = THREADS / 32;
+constexpr int PARTS = CLUSTER * WARPS; /* warps of a row */
+/* NaN compares with nothing. */
+constexpr float NONE = RANKED             ? __builtin_bit_cast(float, 0x7fc00000)
+                       : LOGITS || SCORES ? -INFINITE
+                                          : 0.0f;
+constexpr float LARGEST = __builtin_bit_cast(float, 0x7f7fffff);
+
+using input_t = element<INPUT>::type;
+using raw_t = pack<input_t, 4>;
+
+struct row_view {
+    const input_t *base;  /* aligned to a vector; the row is [lead, end) of it */
+    const input_t *minus; /* RESIDUAL: what is subtracted, in the same places */
+    int lead, end;
+    int first, last; /* vectors of this warp */
+    int block_first; /* first vector of this block, at the beginning of the cache */
+    float *cache;
+    /* Once weighed, values below keep are 0, the others exp((x - max) / divisor): in the cache,
+     * which is rewritten, or as they are read. */
+    float keep, max, divisor;
+    bool weighed;
+};
+
+/* Numbers whose order is that of the values. */
+__forceinline__ uint32_t key_of(float x) {
+    const uint32_t bits = float_bits(x + 0.0f);
+    return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
+}
+
+__forceinline__ float value_of(uint32_t key) {
+    return bits_float(key & 0x80000000u ? key ^ 0x80000000u : ~key);
+}
+
+/* ---- opening ------------------------------------------------------------------------------ */
+
+__forceinline__ int warp_of_block() {
+    return threadIdx.x / 32;
+}
+
+__forceinline__ int lane_of_warp() {
+    return threadIdx.x % 32;
+}
+
+row_view open_row(const input_t *row, const input_t *minus, int64_t v, float *cache) {
+    row_view r = {};
+    r.lead = (int)((uintptr_t)row / sizeof(input_t) % 4);
+    r.base = row - r.lead;
+    r.minus = minus ? minus - r.lead : nullptr;
+    r.end = r.lead + (int)v;
+    r.cache = cache;
+    const int vectors = (int)ceil_div(r.end, 4);
+    const int a_block = (vectors + CLUSTER - 1) / CLUSTER, a_warp = (a_block + WARPS - 1) / WARPS;
+    r.block_first = a_block * cluster_rank<CLUSTER>();
+    const int block_last = smaller(r.block_first + a_block, vectors);
+    r.first = smaller(r.block_first + a_warp * warp_of_block(), block_last);
+    r.last = larger(r.first, smaller(r.first + a_warp, block_last));
+    return r;
+}
+
+/* ---- elements ----------------------------------------------------------------------------- */
+
+__forceinline__ float clean(float x) {
+    if constexpr (LOGITS)
+        return fminf(fmaxf(x, -INFINITE), LARGEST) + 0.0f;
+    else if constexpr (SCORES)
+        return fmaxf(x, -INFINITE);
+    else if constexpr (RANKED)
+        return x;
+    else
+        return fminf(fmaxf(x, 0.0f), LARGEST);
+}
+
+/* Vector j as it lies in memory; elements outside the row are NONE. */
+__forceinline__ raw_t read_raw(const row_view &r, const input_t *base, int j) {
+    const int at = 4 * j;
+    raw_t raw;
+    if (at >= r.lead && at + 4 <= r.end) {
+        raw = load_stream<raw_t>(base + at);
+    } else {
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            raw.at[i] =
+                at + i >= r.lead && at + i < r.end ? base[at + i] : from_float<input_t>(NONE);
+    }
+    return raw;
+}
+
+/* The same for a row whose vectors are not aligned. */
+__forceinline__ raw_t read_unaligned(const row_view &r, const input_t *base, int j) {
+    const int at = 4 * j;
+    raw_t raw;
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        raw.at[i] = at + i >= r.lead && at + i < r.end ? base[at + i] : from_float<input_t>(NONE);
+    return raw;
+}
+
+__forceinline__ float weight_of(const row_view &r, float x) {
+    const float d = x - r.max;
+    return expf(r.divisor == 1.0f ? d : __fdiv_rn(d, r.divisor));
+}
+
+/* Passes all vectors of this warp to f(x, j), from memory, N loads at a time. All lanes call f
+ * equally often; behind the last vector x is NONE. */
+template <int N, class F> __forceinline__ void walk_memory(const row_view &r, F f) {
+    const int lane = lane_of_warp();
+    for (int begin = r.first; begin < r.last; begin += 32 * N) {
+        raw_t raw[N], other[RESIDUAL ? N : 1];
+#pragma unroll
+        for (int n = 0; n < N; n++) {
+            const int j = begin + 32 * n + lane;
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                raw[n].at[i] = from_float<input_t>(NONE);
+            if constexpr (RESIDUAL)
+                other[n] = raw[n];
+            if (j < r.last) {
+                raw[n] = read_raw(r, r.base, j);
+                if constexpr (RESIDUAL) {
+                    if (r.minus)
+                        other[n] = read_unaligned(r, r.minus, j);
+                }
+            }
+        }
+#pragma unroll
+        for (int n = 0; n < N; n++) {
+            float x[4];
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                x[i] = clean(to_float(raw[n].at[i]));
+                if constexpr (RESIDUAL)
+                    x[i] = fmaxf(x[i] - clean(to_float(other[n].at[i])), 0.0f);
+                if constexpr (LOGITS && !CACHED) {
+                    if (r.weighed)
+                        x[i] = x[i] >= r.keep ? weight_of(r, x[i]) : 0.0f;
+                }
+            }
+            f(x, begin + 32 * n + lane);
+        }
+    }
+}
+
+__forceinline__ float4 *cached_vector(const row_view &r, int j) {
+    return reinterpret_cast<float4 *>(r.cache) + (j - r.block_first);
+}
+
+/* The same for every pass but the first; N of 1 where it is rare and should be little code. */
+template <int N = 2, class F> __forceinline__ void walk(const row_view &r, F f) {
+    if constexpr (!CACHED) {
+        walk_memory<N == 1 ? 1 : RESIDUAL ? 2 : 4>(r, f);
+    } else {
+        const int lane = lane_of_warp();
+        const float none = r.weighed ? 0.0f : NONE;
+        for (int begin = r.first; begin < r.last; begin += 32 * N) {
+            float4 v[N];
+#pragma unroll
+            for (int n = 0; n < N; n++) {
+                const int j = begin + 32 * n + lane;
+                v[n] = j < r.last ? *cached_vector(r, j) : float4{none, none, none, none};
+            }
+#pragma unroll
+            for (int n = 0; n < N; n++) {
+                const float x[4] = {v[n].x, v[n].y, v[n].z, v[n].w};
+                f(x, begin + 32 * n + lane);
+            }
+        }
+    }
+}
+
+__forceinline__ void keep_vector(const row_view &r, int j, const float (&x)[4]) {
+    if (CACHED && j < r.last)
+        *cached_vector(r, j) = float4{x[0], x[1], x[2], x[3]};
+}
+
+/* ---- what warps of a row have in common ---------------------------------------------------- */
+
+template <class T> __forceinline__ T warp_total(T x) {
+#pragma unroll
+    for (int step = 16; step > 0; step /= 2)
+        x += __shfl_xor_sync(0xffffffffu, x, step);
+    return x;
+}
+
+/* Sum over this lane and those before it. */
+template <class T> __forceinline__ T warp_prefix(T x) {
+#pragma unroll
+    for (int step = 1; step < 32; step *= 2) {
+        const T below = __shfl_up_sync(0xffffffffu, x, step);
+        x += lane_of_warp() >= step ? below : 0;
+    }
+    return x;
+}
+
+/* Two boards take turns: who writes the one has seen all arrive at the barrier behind which the
+ * other was read. */
+struct boards {
+    two_words warp[2][WARPS];    /* of this block */
+    two_words block[2][CLUSTER]; /* of all, pushed by each */
+};
+
+/* What the warps of a row have in common, and what those before this one have. */
+struct joined {
+    two_words all, before;
+};
+
+/* A block may not be written to before it runs: all arrive when they open the exchange, and wait at
+ * its first use. None leaves before all have closed it, for a peer might still push. */
+struct exchange {
+    boards *shared;
+    int turn;
+    bool waited;
+
+    __forceinline__ void open(boards *b) {
+        *this = {b, 0, false};
+        cluster_arrive<CLUSTER>();
+    }
+
+    __forceinline__ void wait() {
+        if (!waited)
+            cluster_wait<CLUSTER>();
+        waited = true;
+    }
+
+    __forceinline__ void close() {
+        wait();
+        if constexpr (CLUSTER > 1)
+            cluster_sync<CLUSTER>();
+    }
+
+    /* Joins two words of each warp, the same in all its lanes; join is associative and does not
+     * depend on the order. */
+    template <class J> __forceinline__ joined meet(two_words mine, two_words none, J join) {
+        const int lane = lane_of_warp(), warp = warp_of_block();
+        if (lane == 0)
+            shared->warp[turn][warp] = mine;
+        __syncthreads();
+        const two_words own = lane < WARPS ? shared->warp[turn][lane] : none;
+        joined j = {over_lanes(own, join), over_lanes(lane < warp ? own : none, join)};
+        if constexpr (CLUSTER > 1) {
+            const int rank = cluster_rank<CLUSTER>();
+            wait();
+            if (warp == 0 && lane < CLUSTER)
+                store_peer<CLUSTER>(&shared->block[turn][rank], lane, j.all);
+            cluster_sync<CLUSTER>();
+            const two_words peer = lane < CLUSTER ? shared->block[turn][lane] : none;
+            j.all = over_lanes(peer, join);
+            j.before = join(j.before, over_lanes(lane < rank ? peer : none, join));
+        }
+        turn ^= 1;
+        return j;
+    }
+
+    template <class J> __forceinline__ static two_words over_lanes(two_words x, J join) {
+#pragma unroll
+        for (int step = 16; step > 0; step /= 2)
+            x = join(x, two_words{__shfl_xor_sync(0xffffffffu, x.a, step),
+                                  __shfl_xor_sync(0xffffffffu, x.b, step)});
+        return x;
+    }
+};
+
+struct place {
+    uint64_t before, total; /* of the warps before this one, and of all */
+};
+
+/* Adds up a number of each warp, the same in all lanes, over the row. */
+__forceinline__ place add_up(exchange &e, uint64_t mine) {
+    const joined j = e.meet({mine, 0}, {0, 0}, [](two_words x, two_words y) {
+        return two_words{x.a + y.a, 0};
+    });
+    return {j.before.a, j.all.a};
+}
+
+/* ---- mass --------------------------------------------------------------------------------- */
+
+/* The unit of masses: 2^exponent is above the largest one. */
+struct mass_unit {
+    int exponent;
+    float scale; /* 2^(20 - exponent) */
+};
+
+/* Sums of 2^22 elements fit 64 bits; a longer row has a larger unit. */
+__forceinline__ mass_unit unit_of(float largest, int length) {
+    int exponent = (int)(float_bits(largest) >> 23) - 126;
+    if (length > 1 << 22)
+        exponent += 10 - __clz(length - 1);
+    exponent = smaller(larger(exponent, -107), 140);
+    return {exponent, bits_float((uint32_t)(147 - exponent) << 23)};
+}
+
+__forceinline__ double power_of_two(int e) {
+    return __longlong_as_double((long long)(1023 + e) << 52);
+}
+
+/* x in units, rounded to the nearest: 20 bits through the first sum, 22 below through the second.
+ */
+__forceinline__ uint64_t mass_of(float x, mass_unit u) {
+    const float high = fmaf(x, u.scale, 0x1p23f);
+    const float rest = fmaf(x, u.scale, -(high - 0x1p23f));
+    const float low = fmaf(rest, 0x1p22f, 0x1.8p23f);
+    return (uint64_t)(int64_t)(int32_t)(float_bits(high) - 0x4b000000u) * (1u << 22) +
+           (uint64_t)(int64_t)(int32_t)(float_bits(low) - 0x4b400000u);
+}
+
+/* The same added up over elements of a thread, in 32-bit words that are carried in time. */
+struct mass_sum {
+    uint32_t high = 0, low = 0, count = 0;
+    uint64_t total = 0;
+
+    __forceinline__ void add(float x, mass_unit u) {
+        const float h = fmaf(x, u.scale, 0x1p23f);
+        const float rest = fmaf(x, u.scale, -(h - 0x1p23f));
+        high += float_bits(h);
+        low += float_bits(fmaf(rest, 0x1p22f, 0x1.8p23f));
+        count++;
+    }
+
+    /* After 1,024 elements at the latest. */
+    __forceinline__ void carry() {
+        total += (uint64_t)(high - count * 0x4b000000u) << 22;
+        total += (uint64_t)(int64_t)(int32_t)(low - count * 0x4b400000u);
+        high = low = count = 0;
+    }
+
+    __forceinline__ void add4(const float (&x)[4], mass_unit u) {
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            add(x[i], u);
+        if (count >= 1020)
+            carry();
+    }
+};
+
+/* ---- the first pass ----------------------------------------------------------------------- */
+
+struct row_stats {
+    float max;   /* NONE if there is nothing */
+    float total; /* about the sum, of probabilities */
+    float low;   /* a value with many above: where counting may begin */
+};
+
+/* The floats in a word. */
+__forceinline__ float lower(uint64_t x) {
+    return bits_float((uint32_t)x);
+}
+
+__forceinline__ float upper(uint64_t x) {
+    return bits_float((uint32_t)(x >> 32));
+}
+
+/* Reads the row. `bottom`: low is the least finite value; else about PARTS * 32 values are above,
+ * for each lane's largest is. */
+__forceinline__ row_stats read_row(const row_view &r, exchange &e, bool bottom) {
+    float max = NONE, low = INFINITE, total = 0.0f;
+    walk_memory<RESIDUAL ? 2 : 4>(r, [&](const float(&x)[4], int j) {
+        keep_vector(r, j, x);
+        max = fmaxf(max, fmaxf(fmaxf(x[0], x[1]), fmaxf(x[2], x[3])));
+        if constexpr (PROBS)
+            total += (x[0] + x[1]) + (x[2] + x[3]);
+        if constexpr (LOGITS || SCORES || RANKED) {
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                low = x[i] > -INFINITE ? fminf(low, x[i]) : low;
+        }
+    });
+    if (!bottom && max > -INFINITE)
+        low = max;
+    max = lanes_max<32>(max);
+    low = -lanes_max<32>(-low);
+    total = warp_total(total);
+    const two_words none = {(uint64_t)float_bits(INFINITE) << 32 | float_bits(NONE), 0};
+    const two_words mine = {(uint64_t)float_bits(low) << 32 | float_bits(max), float_bits(total)};
+    const two_words all = e.meet(mine, none, [](two_words x, two_words y) {
+                               const float max = fmaxf(lower(x.a), lower(y.a)),
+                                           low = fminf(upper(x.a), upper(y.a));
+                               return two_words{(uint64_t)float_bits(low) << 32 | float_bits(max),
+                                                float_bits(lower(x.b) + lower(y.b))};
+                           }).all;
+    return {lower(all.a), lower(all.b), upper(all.a)};
+}
+
+/* Turns logits into masses: exp((x - max) / divisor) where x >= keep, else 0. Gives this warp's
+ * sums of what is kept and of all. */
+__forceinline__ void weigh_row(row_view &r, float max, float divisor, float keep, mass_unit u,
+                               uint64_t &kept, uint64_t &all) {
+    mass_sum sum, every;
+    r.max = max;
+    r.divisor = divisor;
+    r.keep = keep;
+    walk(r, [&](const float(&x)[4], int j) {
+        float y[4], z[4];
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            y[i] = weight_of(r, x[i]);
+            z[i] = x[i] >= keep ? y[i] : 0.0f;
+        }
+        every.add4(y, u);
+        sum.add4(z, u);
+        keep_vector(r, j, z);
+    });
+    sum.carry();
+    every.carry();
+    kept = warp_total(sum.total);
+    all = warp_total(every.total);
+    r.weighed = true;
+}
+
+/* This warp's sum of the masses of values >= least. */
+__forceinline__ uint64_t sum_row(const row_view &r, float least, mass_unit u) {
+    mass_sum sum;
+    walk(r, [&](const float(&x)[4], int) {
+        float y[4];
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            y[i] = x[i] >= least ? x[i] : 0.0f;
+        sum.add4(y, u);
+    });
+    sum.carry();
+    return warp_total(sum.total);
+}
+
+#endif

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The CUDA backend of the sampling operators: over how many blocks a row is spread, what
+// of it fits in shared memory, and the launches.
+
+#include "cuda/cuda.h"
+#include "ops/sampling/sampling_internal.h"
+
+/* Blocks of a row, and whether they hold it in shared memory. */
+typedef struct layout {
+    int32_t blocks, cached;
+    int32_t shared; /* bytes */
+} layout;
+
+enum {
+    RESERVED = 1024 /* of each block, by the driver */,
+    STATIC = 2048 /* bound of the kernels */
+};
+
+/* The part of a row that a block holds, in bytes: vectors of four floats, and one more where the
+ * row begins inside the first. */
+static int64_t part_bytes(int64_t v, int32_t blocks) {
+    const int64_t vectors = (v + 3) / 4 + 1;
+    return (vectors + blocks - 1) / blocks * 16;
+}
+
+/* Two blocks share a multiprocessor, so that one reads while the other computes. A row goes over as
+ * few blocks as hold it in half of the shared memory; with few rows over more of them, as long as
+ * there are multiprocessors without work. The result has the same bits for every choice. */
+static layout layout_of(const bolide__call *call, int64_t rows, int64_t v, int32_t room) {
+    const bolide__cuda_limits *limits = bolide__cuda_limits_of(call->ctx);
+    const int64_t half = limits->shared_sm / 2 - RESERVED - STATIC - room;
+    const int64_t whole = limits->shared_optin - STATIC - room;
+    /* Clusters of 16 exist on chips of data centres alone. */
+    const int32_t most = limits->arch < 90 ? 1 : limits->arch < 110 ? BOLIDE__ROW_BLOCKS : 8;
+    int32_t blocks = 1;
+    while (blocks < most && (part_bytes(v, blocks) > half ||
+                             (rows * blocks * 2 <= limits->sm_count && v > 4096 * blocks)))
+        blocks *= 2;
+    const int64_t part = part_bytes(v, blocks);
+    const int32_t cached = part <= whole;
+    return (layout){blocks, cached, (int32_t)(room + (cached ? part : 0))};
+}
+
+/* Vectors are counted in 32 bits. */
+static bolide_status check_columns(const bolide__call *call, int64_t v) {
+    if (v <= INT32_MAX - 64)
+        return BOLIDE_OK;
+    return BOLIDE_FAIL_UNSUPPORTED(call, call->op->run.rows[0].name, "shape",
+                                   bolide__text("at most %d columns on the GPU", INT32_MAX - 64),
+                                   "%lld", (long long)v);
+}
+
+static bolide__spec spec_of(const char *source, const char *function, int64_t dtype,
+                            bolide__row_kind kind, layout l) {
+    bolide__spec s = BOLIDE_SPEC(source, function);
+    bolide__spec_add(&s, "INPUT", dtype);      /* 3 values for logits and scores */
+    bolide__spec_add(&s, "KIND", kind);        /* follows from the operator */
+    bolide__spec_add(&s, "CLUSTER", l.blocks); /* 1, 2, 4, 8, 16 */
+    bolide__spec_add(&s, "CACHED", l.cached);
+    return s;
+}
+
+static bolide__grid grid_of(int64_t rows, layout l) {
+    return (bolide__grid){.x = rows * l.blocks,
+                          .block = BOLIDE__ROW_THREADS,
+                          .shared = l.shared,
+                          .cluster = l.blocks};
+}
+
+bolide_status bolide__sample_launch(const bolide__call *call, const bolide__sample_params *p) {
+    BOLIDE_TRY(check_columns(call, p->v));
+    const int select = p->filter == BOLIDE__FILTER_FIRST || p->filter == BOLIDE__FILTER_JOINT;
+    const layout l = layout_of(call, p->b, p->v, select ? BOLIDE__ROW_ROOM : 0);
+    const bolide__row_kind kind = p->logits ? BOLIDE__ROW_LOGITS : BOLIDE__ROW_PROBS;
+    bolide__spec s = spec_of("sampling/sample.cu", "bolide_sample", p->dtype, kind, l);
+    bolide__spec_add(&s, "SELECT", select);
+    const bolide__grid g = grid_of(p->b, l);
+    return bolide__cuda_launch(call, &s, &g, p, sizeof *p);
+}
+
+bolide_status bolide__gumbel_launch(const bolide__call *call, const bolide__sample_params *p) {
+    BOLIDE_TRY(check_columns(call, p->v));
+    /* Nothing is kept, so a row is spread for the sake of balance alone. */
+    const bolide__cuda_limits *limits = bolide__cuda_limits_of(call->ctx);
+    layout l = layout_of(call, p->b, p->v, 0);
+    while (l.blocks < 8 && limits->arch >= 90 && p->b * l.blocks < 4 * limits->sm_count &&
+           p->v > 4096 * l.blocks)
+        l.blocks *= 2;
+    l.cached = l.shared = 0;
+    const bolide__spec s =
+        spec_of("sampling/gumbel.cu", "bolide_gumbel", p->dtype, BOLIDE__ROW_LOGITS, l);
+    const bolide__grid g = grid_of(p->b, l);
+    return bolide__cuda_launch(call, &s, &g, p, sizeof *p);
+}
+
+bolide_status bolide__renorm_launch(const bolide__call *call, const bolide__renorm_params *p) {
+    BOLIDE_TRY(check_columns(call, p->v));
+    const bolide__row_kind kind = p->kind == BOLIDE__SOFTMAX      ? BOLIDE__ROW_LOGITS
+                                  : p->kind == BOLIDE__MASK_TOP_K ? BOLIDE__ROW_SCORES
+                                                                  : BOLIDE__ROW_PROBS;
+    const layout l = layout_of(call, p->n, p->v, p->kind == BOLIDE__SOFTMAX ? 0 : BOLIDE__ROW_ROOM);
+    const bolide__spec s = spec_of("sampling/renorm.cu", "bolide_renorm", p->dtype, kind, l);
+    const bolide__grid g = grid_of(p->n, l);
+    return bolide__cuda_launch(call, &s, &g, p, sizeof *p);
+}
+
+bolide_status bolide__speculative_launch(const bolide__call *call,
+                                         const bolide__speculative_params *p) {
+    BOLIDE_TRY(check_columns(call, p->v));
+    const layout l = layout_of(call, p->b, p->v, 0);
+    const bolide__spec s = spec_of("sampling/speculative.cu", "bolide_speculative", BOLIDE_F32,
+                                   BOLIDE__ROW_RESIDUAL, l);
+    const bolide__grid g = grid_of(p->b, l);
+    return bolide__cuda_launch(call, &s, &g, p, sizeof *p);
+}

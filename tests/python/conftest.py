@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the Python tests share: both frameworks behind one face, and the closing line of counts."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+try:
+    import torch
+except ImportError:
+    torch = None
+
+from bolide import _dtypes, _frameworks
+
+_counts = {"passed": 0, "failed": 0, "skipped": 0}
+
+
+def pytest_runtest_logreport(report):
+    if report.when == "call" or report.outcome != "passed":
+        _counts[report.outcome] += 1
+
+
+def pytest_collectreport(report):
+    if report.outcome != "passed":
+        _counts[report.outcome] += 1
+
+
+def pytest_unconfigure(config):
+    print("{passed} passed, {failed} failed, {skipped} skipped".format(**_counts))
+
+
+class Numpy:
+    """Tensors of NumPy."""
+
+    name = "numpy"
+    device = "cpu"
+
+    def tensor(self, array, dtype):
+        return np.ascontiguousarray(array).astype(_frameworks.numpy_dtype(_dtypes.of(dtype)))
+
+    def numbers(self, tensor):
+        """float64, or integers as they are."""
+        if _dtypes.of(tensor.dtype).name.startswith(("int", "uint", "bool")):
+            return np.asarray(tensor)
+        return np.asarray(tensor).astype(np.float64)
+
+
+class Torch:
+    """Tensors of torch on one device."""
+
+    def __init__(self, device):
+        self.name = f"torch-{device}"
+        self.device = device
+
+    def tensor(self, array, dtype):
+        kind = _frameworks.torch_dtype(dtype)
+        return torch.from_numpy(np.ascontiguousarray(array).copy()).to(self.device).to(kind)
+
+    def numbers(self, tensor):
+        kind = torch.float64 if tensor.is_floating_point() else tensor.dtype
+        return tensor.detach().to("cpu").to(kind).numpy()
+
+
+def _frameworks_here():
+    if torch is None:
+        return [Numpy()]
+    here = [Numpy(), Torch("cpu")]
+    if torch.cuda.is_available():
+        here.append(Torch("cuda"))
+    return here
+
+
+@pytest.fixture(params=_frameworks_here(), ids=lambda f: f.name)
+def fw(request):
+    """Each framework and device of this machine in turn."""
+    return request.param
+
+
+@pytest.fixture
+def rng():
+    seed = int(np.random.SeedSequence().entropy % 2**32)
+    print(f"seed {seed}")
+    return np.random.default_rng(seed)
+
+
+class Close:
+    """Comparison by dtype: a rounding of the output and the noise of sums in float32."""
+
+    LIMIT = {"float32": 2e-5, "float16": 2e-3, "bfloat16": 1.6e-2, "float8_e4m3fn": 0.13,
+             "float8_e5m2": 0.26}
+
+    def __call__(self, actual, expected, dtype, scale=1.0):
+        assert actual.shape == expected.shape, (actual.shape, expected.shape)
+        limit = self.LIMIT[_dtypes.name_of(dtype)] * scale
+        error = np.abs(actual - expected) - limit * np.abs(expected)
+        worst = float(error.max(initial=0))
+        assert worst <= limit, f"off by {worst} at a tolerance of {limit}"
+
+
+@pytest.fixture
+def close():
+    return Close()

@@ -1,0 +1,238 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What torch alone has: its dtypes on every path, generators, torch.compile, streams and graphs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import bolide  # noqa: E402
+from bolide import _binding, _frameworks, _library  # noqa: E402
+
+DEVICES = ["cpu"] + (["cuda"] if torch.cuda.is_available() else [])
+needs_gpu = pytest.mark.skipif(len(DEVICES) == 1, reason="no GPU")
+
+
+@pytest.fixture(params=["direct", "packed"])
+def path(request, monkeypatch):
+    """Both ways of a tensor into the binding: as it is, and as bytes for older torch."""
+    if request.param == "packed":
+        monkeypatch.setattr(_binding, "_direct", set())
+    elif not _library.torch_is_direct:
+        pytest.skip("this torch has no exchange interface")
+    return request.param
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_both_paths(path, device, dtype):
+    x = torch.randn(7, 128, device=device).to(dtype)[:, :96]
+    w = torch.nn.Parameter(torch.randn(96, device=device).to(dtype), requires_grad=False)
+    out = bolide.rmsnorm(x, w)
+    x64, w64 = x.double(), w.double()
+    expected = x64 * torch.rsqrt((x64**2).mean(-1, keepdim=True) + 1e-6) * w64
+    assert type(out) is torch.Tensor and out.dtype is dtype and out.device == x.device
+    torch.testing.assert_close(out.double(), expected, rtol=2e-2, atol=2e-2)
+    given = torch.empty_like(out)
+    assert bolide.rmsnorm(x, w, out=given) is given and torch.equal(given, out)
+
+
+@pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e5m2"])
+def test_fp8_passes(path, dtype):
+    kind = getattr(torch, dtype)
+    x = torch.randn(3, 64)
+    out = torch.empty(3, 64, dtype=kind)
+    bolide.rmsnorm_quant(out, x, torch.ones(64), 0.1)
+    expected = x * torch.rsqrt((x**2).mean(-1, keepdim=True) + 1e-6) * 10
+    torch.testing.assert_close(out.float(), expected, rtol=0.13, atol=0.1)
+    q, k = torch.randn(4, 64).half(), torch.randn(30, 2, 64).to(kind)
+    got = bolide.single_decode_with_kv_cache(q, k, k, k_scale=0.5)
+    k32 = k.float().repeat_interleave(2, 1)
+    p = torch.softmax(torch.einsum("hd,shd->hs", q.float(), k32) / 16, -1)
+    expected = torch.einsum("hs,shd->hd", p, k32)
+    torch.testing.assert_close(got.float(), expected, rtol=1e-2, atol=1e-2)
+
+
+@pytest.mark.skipif(not hasattr(torch, "uint64"), reason="this torch has no uint64")
+def test_unsigned_passes(path):
+    probs = torch.softmax(torch.randn(4, 100), -1)
+    draw = [torch.tensor([v], dtype=torch.uint64) for v in (5, 4)]
+    got = bolide.sampling_from_probs(probs, seed=draw[0], offset=draw[1])
+    assert torch.equal(got, bolide.sampling_from_probs(probs, seed=5, offset=4))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_generators(device):
+    if not bolide._rows.supports("sampling_from_probs", device):
+        pytest.skip("sampling is not on the GPU")
+    probs = torch.softmax(torch.randn(64, 100, device=device), -1)
+    first = torch.Generator(device).manual_seed(7)
+    second = torch.Generator(device).manual_seed(7)
+    a, b = (bolide.sampling_from_probs(probs, generator=first) for _ in "ab")
+    assert not torch.equal(a, b)
+    assert torch.equal(a, bolide.sampling_from_probs(probs, generator=second))
+    assert torch.equal(b, bolide.sampling_from_probs(probs, generator=second))
+    torch.manual_seed(3)
+    a = bolide.top_p_sampling_from_probs(probs, 0.9)
+    torch.manual_seed(3)
+    assert torch.equal(a, bolide.top_p_sampling_from_probs(probs, 0.9))
+
+
+@needs_gpu
+def test_offset_of_the_generator():
+    generator = torch.Generator("cuda").manual_seed(7)
+    seed, offset = bolide.sampling.get_seed_and_offset(5, generator, torch.device("cuda"))
+    assert (seed, offset) == (7, 8)
+    assert bolide.sampling.get_seed_and_offset(4, generator, torch.device("cuda")) == (7, 12)
+
+
+def test_errors_on_other_devices():
+    x = torch.ones(2, 8, device="meta")
+    with pytest.raises((ValueError, RuntimeError)):
+        bolide.rmsnorm(x, x[0])
+
+
+# ---- torch.compile ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def compiled():
+    torch._dynamo.reset()
+    return lambda f, **options: torch.compile(f, fullgraph=True, backend="aot_eager", **options)
+
+
+def calls():
+    """One call of each kind of function: (name, function of tensors, tensors)."""
+    half = {"dtype": torch.float16}
+    x, w = torch.randn(6, 64, **half), torch.randn(64, **half)
+    q, k = torch.randn(6, 4, 64, **half), torch.randn(6, 2, 64, **half)
+    kv = torch.randn(30, 2, 64, **half)
+    ids = torch.arange(6, dtype=torch.int32)
+    probs = torch.softmax(torch.randn(6, 90), -1)
+    one = torch.tensor([5])
+    return {
+        "rmsnorm": (lambda x, w: bolide.rmsnorm(x, w) * 2, (x, w)),
+        "rmsnorm out": (lambda x, w: bolide.rmsnorm(x, w, out=torch.empty_like(x)) + 1, (x, w)),
+        "fused_add": (lambda x, w: (lambda a, r: (bolide.fused_add_rmsnorm(a, r, w), a, r)[1:])(
+            x.clone(), x * 2), (x, w)),
+        "quant": (lambda x, w: (lambda o: (bolide.rmsnorm_quant(o, x, w, 0.5), o.float())[1])(
+            torch.empty(x.shape, dtype=torch.float8_e4m3fn)), (x, w)),
+        "rope": (lambda q, k, i: bolide.apply_rope_pos_ids(q, k, i, interleave=True), (q, k, ids)),
+        "silu": (lambda x: bolide.silu_and_mul(x), (x,)),
+        "decode": (lambda q, k: bolide.single_decode_with_kv_cache(
+            q[0], k, k, k_scale=0.5, return_lse=True), (q, kv)),
+        "prefill": (lambda q, k: bolide.single_prefill_with_kv_cache(q, k, k, causal=True),
+                    (q, kv)),
+        "mm": (lambda x: bolide.mm_bf16(x, x.T, out_dtype=torch.float32), (x,)),
+        "softmax": (lambda p: bolide.softmax(p, 0.5), (probs,)),
+        "sample": (lambda p, s: bolide.top_k_top_p_sampling_from_probs(
+            p, 9, 0.9, seed=s, offset=s, return_valid=True), (probs, one)),
+        "top_k": (lambda p: bolide.top_k(p, 5, sorted=True), (probs,)),
+        "merge": (lambda q: bolide.merge_state(q, q[..., 0].float(), q, q[..., 1].float()), (q,)),
+        "append": (lambda k, i: (lambda c: (bolide.append_paged_kv_cache(
+            k, k, i * 0, i, c, i, i[:2] * 6, i[:1] + 1), c)[1])(
+                torch.zeros(6, 2, 1, 2, 64, dtype=torch.float16)), (k, ids)),
+        "packbits": (lambda p: bolide.packbits(p.flatten() > 0.01, "little"), (probs,)),
+    }
+
+
+@pytest.mark.parametrize("name", list(calls()))
+def test_compile(compiled, name):
+    function, tensors = calls()[name]
+    eager, traced = function(*tensors), compiled(function)(*tensors)
+    if isinstance(eager, torch.Tensor):
+        eager, traced = (eager,), (traced,)
+    for a, b in zip(eager, traced):
+        assert a.dtype == b.dtype and torch.equal(a, b)
+
+
+def test_compile_with_symbolic_sizes(compiled):
+    w = torch.randn(64)
+    traced = compiled(lambda x: bolide.silu_and_mul(bolide.rmsnorm(x, w)), dynamic=True)
+    for n in (3, 5, 17):
+        x = torch.randn(n, 64)
+        assert torch.equal(traced(x), bolide.silu_and_mul(bolide.rmsnorm(x, w)))
+
+
+def test_compile_draws_without_a_seed(compiled):
+    probs = torch.full((200, 50), 0.02)
+    traced = compiled(lambda p: bolide.sampling_from_probs(p))
+    a, b = traced(probs), traced(probs)
+    assert not torch.equal(a, b) and int(a.max()) < 50 and int(a.min()) >= 0
+
+
+# ---- streams and graphs ----------------------------------------------------------------------
+
+
+@needs_gpu
+def test_current_stream_is_used(path):
+    x, w = torch.randn(512, 4096, device="cuda"), torch.ones(4096, device="cuda")
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        torch.cuda._sleep(20_000_000)
+        y = x * 2
+        out = bolide.rmsnorm(y, w)
+    stream.synchronize()
+    expected = torch.nn.functional.rms_norm(x * 2, (4096,), w, 1e-6)
+    torch.testing.assert_close(out, expected, rtol=1e-4, atol=1e-4)
+
+
+@needs_gpu
+def test_graph(path):
+    x, w = torch.randn(8, 4096, device="cuda"), torch.randn(4096, device="cuda")
+    out = torch.empty_like(x)
+    bolide.rmsnorm(x, w, out=out)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        bolide.rmsnorm(x, w, out=out)
+    x.normal_()
+    out.zero_()
+    graph.replay()
+    torch.testing.assert_close(out, torch.nn.functional.rms_norm(x, (4096,), w, 1e-6), rtol=1e-4,
+                               atol=1e-4)
+
+
+# ---- the package -----------------------------------------------------------------------------
+
+
+def test_helpers():
+    assert bolide.utils.canonicalize_torch_dtype("float16") is torch.float16
+    assert torch.bfloat16 == bolide.bfloat16 and bolide.bfloat16 == torch.bfloat16
+    slopes = bolide.utils.get_alibi_slopes(6)
+    np.testing.assert_allclose(slopes, [2**-2, 2**-4, 2**-6, 2**-8, 2**-1, 2**-3])
+    assert bolide.utils.get_indptr(torch.tensor([2, 3])).tolist() == [0, 2, 5]
+    assert _frameworks.torch_dtype("fp16") is torch.float16
+
+
+def test_attention_counts():
+    from bolide import testing
+
+    assert testing.attention_flops(2, 4, 6, 64, 32, 8, False) == 2 * 8 * 2 * 4 * 6 * 96
+    pairs = sum(min(i + 2, 5) + 1 for i in range(4))
+    assert testing.attention_flops(1, 4, 6, 64, 64, 1, True) in (
+        2 * pairs * 128, 4 * (12 - 4) * 128)
+    lens = torch.tensor([4, 4])
+    assert testing.attention_flops_with_actual_seq_lens(lens, lens + 2, 64, 32, 8, False) == (
+        testing.attention_flops(2, 4, 6, 64, 32, 8, False))
+    assert testing.attention_tb_per_sec(1, 1, 1000, 128, 128, 32, 8, 1.0) == pytest.approx(
+        (2 * 32 * 128 * 2 + 1000 * 8 * 256 * 2) / 1e9)
+
+
+def test_timing():
+    times = bolide.testing.bench_gpu_time(lambda x: x + 1, dry_run_iters=2, repeat_iters=5,
+                                          input_args=(torch.ones(10, device=DEVICES[-1]),))
+    assert len(times) == 5 and all(t > 0 for t in times)
+
+
+def test_import_lets_tvm_ffi_build_nothing():
+    code = ("import torch, os, bolide\n"
+            "print(os.environ.get('TVM_FFI_DISABLE_TORCH_C_DLPACK'), "
+            "hasattr(torch.Tensor, '__dlpack_c_exchange_api__'))")
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    disabled, native = out.stdout.split()
+    assert native == "True" or disabled == "1"
