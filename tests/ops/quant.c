@@ -32,8 +32,9 @@ static void segments_are_checked(unit *u) {
         int32_t indptr[3];
         int64_t room;
         const char *arg; /* NULL: all is well */
-    } cases[] = {{{0, 11, 23}, 4, NULL},     {{0, 11, 23}, 3, "out"},     {{0, 11, 24}, 4, "indptr"},
-                 {{0, 11, 10}, 4, "indptr"}, {{-1, 11, 23}, 4, "indptr"}, {{5, 5, 23}, 3, NULL}};
+    } cases[] = {{{0, 11, 23}, 4, NULL},      {{0, 11, 23}, 3, "out"},
+                 {{0, 11, 24}, 4, "indptr"},  {{0, 11, 10}, 4, "indptr"},
+                 {{-1, 11, 23}, 4, "indptr"}, {{5, 5, 23}, 3, NULL}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         uint8_t x[23] = {0}, out[8] = {0};
         int32_t indptr[3], out_indptr[3];

@@ -7,8 +7,8 @@
 #ifndef BOLIDE_CUDA_DEVICE_WALK_CUH
 #define BOLIDE_CUDA_DEVICE_WALK_CUH
 
-#include "cuda/device/base.cuh"
 #include "core/rows_internal.h"
+#include "cuda/device/base.cuh"
 
 #if !defined(SPEC_WIDE)
 #error "WIDE: 1 where a count of items does not fit in 32 bits"

@@ -112,8 +112,7 @@ static bolide_status run_cuda(const bolide__call *call, bolide__activation_param
     bolide__spec_add(&s, "THREADS", threads); /* 2 values, with FEW 3 */
     bolide__spec_add(&s, "FEW", bolide__is_few(p.rows * p.d * (2 * p.input.bytes + p.out.bytes)));
     bolide__spec_add(&s, "WIDE", bolide__is_wide(items));
-    const bolide__grid g = {
-        .x = (items + threads - 1) / threads, .block = threads, .dependent = 1};
+    const bolide__grid g = {.x = (items + threads - 1) / threads, .block = threads, .dependent = 1};
     return bolide__cuda_launch(call, &s, &g, &p, sizeof p);
 }
 

@@ -2,9 +2,9 @@
 //
 // Gated activations on the GPU. A thread takes VEC outputs and is gone: as many small blocks as the
 // chip holds keep reads and writes mixed, where more work a thread was slower
-// (docs/kernels/activation.md). Every element is read and written once and nothing is shared between
-// threads, so bytes are the limit; the exponential and the reciprocal of an output take a third of
-// that time.
+// (docs/kernels/activation.md). Every element is read and written once and nothing is shared
+// between threads, so bytes are the limit; the exponential and the reciprocal of an output take a
+// third of that time.
 
 #include "cuda/device/base.cuh"
 #include "cuda/device/load.cuh"
@@ -29,10 +29,9 @@ using out_t = element<OUT>::type;
 using input_vec = pack<input_t, VEC>;
 constexpr bool EXACT = OUT == F32;
 /* 32 registers do for silu in 16 bits. */
-constexpr int RESIDENT =
-    FUNCTION == BOLIDE__SILU && INPUT & (F16 | BF16) && INPUT == OUT && !SCALED
-        ? RESIDENT_THREADS / THREADS
-        : 1;
+constexpr int RESIDENT = FUNCTION == BOLIDE__SILU && INPUT & (F16 | BF16) && INPUT == OUT && !SCALED
+                             ? RESIDENT_THREADS / THREADS
+                             : 1;
 
 /* x times the sigmoid of z. With 2^-|z| in the place of 2^-z nothing overflows. */
 float times_sigmoid(float x, float z) {

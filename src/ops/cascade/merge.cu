@@ -11,7 +11,7 @@
 #include "cuda/device/walk.cuh"
 #include "ops/cascade/cascade_internal.h"
 
-#if !defined(SPEC_DT) || !defined(SPEC_VEC) || !defined(SPEC_LANES) || !defined(SPEC_ONE) ||      \
+#if !defined(SPEC_DT) || !defined(SPEC_VEC) || !defined(SPEC_LANES) || !defined(SPEC_ONE) ||       \
     !defined(SPEC_TWO) || !defined(SPEC_FEW)
 #error "DT: dtype bit; VEC LANES ONE: the layout; TWO: two states a row; FEW rows"
 #endif
@@ -20,13 +20,12 @@ constexpr int VEC = SPEC_VEC;     /* columns a load: 1, 2, 4, 8 */
 constexpr int LANES = SPEC_LANES; /* of a row: a power of two up to 32 */
 constexpr bool ONE = SPEC_ONE;    /* VEC * LANES columns are the whole row */
 constexpr bool TWO = SPEC_TWO;
-constexpr bool FEW = SPEC_FEW;    /* rows: the time to the first byte counts */
+constexpr bool FEW = SPEC_FEW; /* rows: the time to the first byte counts */
 constexpr int THREADS = 128;
 constexpr int GROUPS = THREADS / LANES;
 
 using elem = element<DT>::type;
 using vec = pack<elem, VEC>;
-
 
 /* Rows and heads, in no more bits than they need. */
 template <bool W> struct index_of { using type = uint32_t; };
@@ -42,8 +41,7 @@ struct row_place {
 row_place row_of(const bolide__merge_params &p, int64_t row) {
     const bool there = row < p.rows;
     const int64_t r = there ? row : 0, n = quotient(r, p.h);
-    return {(index_t)n, (index_t)(r - n * p.h),
-            there && (!p.mask || p.mask[n * p.mask_n])};
+    return {(index_t)n, (index_t)(r - n * p.h), there && (!p.mask || p.mask[n * p.mask_n])};
 }
 
 elem *out_of(const bolide__merge_params &p, const row_place &at) {
@@ -92,8 +90,7 @@ void prefetch_states(const bolide__merge_params &p, int64_t row, int lane) {
 void two_states(const bolide__merge_params &p, int64_t row, int lane) {
     const row_place at = row_of(p, row);
     const elem *a = static_cast<const elem *>(p.v) + at.n * p.v_n + at.h * p.v_h + lane * VEC;
-    const elem *b =
-        static_cast<const elem *>(p.v_b) + at.n * p.v_b_n + at.h * p.v_b_h + lane * VEC;
+    const elem *b = static_cast<const elem *>(p.v_b) + at.n * p.v_b_n + at.h * p.v_b_h + lane * VEC;
     const int columns = at.there ? (int)p.d - lane * VEC : 0;
     float s_a = 0, s_b = 0;
     vec v_a = {}, v_b = {};
@@ -165,9 +162,8 @@ void any_states(const bolide__merge_params &p, int64_t row, int lane) {
     }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, TWO && ONE && VEC * sizeof(elem) == 16
-                                                       ? RESIDENT_THREADS / THREADS
-                                                       : 1)
+extern "C" __global__ void
+__launch_bounds__(THREADS, TWO &&ONE &&VEC * sizeof(elem) == 16 ? RESIDENT_THREADS / THREADS : 1)
     bolide_merge(const __grid_constant__ bolide__merge_params p) {
     release_next_kernel();
     const int lane = threadIdx.x % LANES;

@@ -6,7 +6,7 @@
 #define BOLIDE_OPS_GEMM_DEVICE_H
 
 #ifndef __CUDACC_RTC__
-#include <stdint.h>
+#include "core/op.h"
 #endif
 
 /* out[i] = a[i] b[i] (+ bias) for each i of a batch; strides in elements, n of out and k of a are
@@ -34,5 +34,12 @@ typedef struct bolide__blocks_params {
     int64_t weight_n;           /* in bytes */
     int64_t tiles_m;            /* rows of tiles */
 } bolide__blocks_params;
+
+#ifndef __CUDACC_RTC__
+/* The product of mm_bf16 and bmm_bf16 on a CUDA device; bias may be NULL. */
+bolide_status bolide__mm_cuda(const bolide__call *call, const bolide_tensor *a,
+                              const bolide_tensor *b, const bolide_tensor *bias,
+                              const bolide_tensor *out);
+#endif
 
 #endif

@@ -9,7 +9,6 @@
 #include <bolide/gemm.h>
 
 #ifndef __CUDACC_RTC__
-#include "core/op.h"
 #include "cpu/cpu.h"
 #include "cpu/microkernel.h"
 #include <stdint.h>
@@ -127,10 +126,6 @@ static inline int64_t bolide__gemm_grain(int64_t strips, int64_t strip_bytes) {
     const int64_t bytes = fair < (16 << 10) ? 16 << 10 : fair > (128 << 10) ? 128 << 10 : fair;
     return strip_bytes >= bytes ? 1 : bytes / (strip_bytes ? strip_bytes : 1);
 }
-/* The product of mm_bf16 and bmm_bf16 on a CUDA device; bias may be NULL. */
-bolide_status bolide__mm_cuda(const bolide__call *call, const bolide_tensor *a,
-                              const bolide_tensor *b, const bolide_tensor *bias,
-                              const bolide_tensor *out);
 bolide__gemm_out bolide__gemm_results(const bolide_tensor *out, const bolide_tensor *bias);
 /* Runs both kernels below. The caller fills everything but a, a_row, depth and m_pieces. */
 void bolide__gemm_dot(const bolide_context *ctx, bolide__dot_params *p);

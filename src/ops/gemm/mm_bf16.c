@@ -10,6 +10,7 @@
 #include "core/context.h"
 #include "core/op.h"
 #include "core/workspace.h"
+#include "ops/gemm/gemm_device.h"
 #include "ops/gemm/gemm_internal.h"
 
 #define HALVES (BOLIDE_F16 | BOLIDE_BF16)

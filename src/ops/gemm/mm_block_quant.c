@@ -136,8 +136,7 @@ static bolide_status run_int8(const bolide__call *call, bolide__carver *c) {
 
 /* Bytes of a load of weights, up to 4. */
 static int64_t load_bytes(const bolide__blocks_params *p, int64_t block_bytes) {
-    const uint64_t bits =
-        4 | (uintptr_t)p->weight | (uint64_t)p->weight_n | (uint64_t)block_bytes;
+    const uint64_t bits = 4 | (uintptr_t)p->weight | (uint64_t)p->weight_n | (uint64_t)block_bytes;
     return (int64_t)(bits & -bits);
 }
 
@@ -159,7 +158,7 @@ static bolide_status block_quant_cuda(const bolide__call *call) {
     };
     const int64_t tile_m = p.m == 1 ? 1 : p.m <= 4 ? 4 : 8, tile_n = p.m == 1 ? 1 : 4;
     bolide__spec s = BOLIDE_SPEC("gemm/mm_block_quant.cu", "bolide_mm_blocks");
-    bolide__spec_add(&s, "FORMAT", a->format); /* 6 values */
+    bolide__spec_add(&s, "FORMAT", a->format);                                    /* 6 values */
     bolide__spec_add(&s, "PLANES", a->compute == COMPUTE_F32 ? 0 : planes_of(a)); /* 3 values */
     bolide__spec_add(&s, "IN", bolide__bit(a->input)); /* 3 values, as OUT */
     bolide__spec_add(&s, "OUT", bolide__bit(a->out));
@@ -169,9 +168,8 @@ static bolide_status block_quant_cuda(const bolide__call *call) {
     bolide__spec_add(&s, "TN", tile_n);
     p.tiles_m = (p.m + tile_m - 1) / tile_m;
     const int64_t columns = WARPS * tile_n;
-    const bolide__grid g = {.x = p.tiles_m * ((p.n + columns - 1) / columns),
-                            .block = WARPS * 32,
-                            .dependent = 1};
+    const bolide__grid g = {
+        .x = p.tiles_m * ((p.n + columns - 1) / columns), .block = WARPS * 32, .dependent = 1};
     return bolide__cuda_launch(call, &s, &g, &p, sizeof p);
 }
 

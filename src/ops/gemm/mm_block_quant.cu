@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Products with weights in GGUF's formats. A warp has TM rows of activations times TN rows of the
-// weight; a lane takes every 32nd block of 32 numbers, and the lanes meet in a fixed tree at the end.
-// So an element of the result has the same bits in any batch, and weights go from memory to the
-// multiplier without a stop. Activations pass through shared memory 32 blocks at a time, as floats
-// or rounded to 8 or 16 bits, each block on banks of its own:
+// weight; a lane takes every 32nd block of 32 numbers, and the lanes meet in a fixed tree at the
+// end. So an element of the result has the same bits in any batch, and weights go from memory to
+// the multiplier without a stop. Activations pass through shared memory 32 blocks at a time, as
+// floats or rounded to 8 or 16 bits, each block on banks of its own:
 //
 //     f32    x [TM][32 blocks][32 + 4] float
 //     8, 16  q [1 or 2 planes][TM][32 blocks][32 + 16] bytes, scale and sum [TM][32 blocks]
@@ -19,7 +19,7 @@
 #include "ops/gemm/gemm_device.h"
 #include "ops/gemm/gemm_store.cuh"
 
-#if !defined(SPEC_FORMAT) || !defined(SPEC_PLANES) || !defined(SPEC_IN) || !defined(SPEC_OUT) ||     \
+#if !defined(SPEC_FORMAT) || !defined(SPEC_PLANES) || !defined(SPEC_IN) || !defined(SPEC_OUT) ||   \
     !defined(SPEC_BIAS) || !defined(SPEC_ALIGN) || !defined(SPEC_TM) || !defined(SPEC_TN)
 #error "FORMAT PLANES; IN OUT BIAS: dtype bits; ALIGN: bytes of a load of weights; TM TN: the tile"
 #endif
@@ -65,7 +65,7 @@ uint32_t word_at(const uint8_t *p) {
         return *reinterpret_cast<const uint32_t *>(p);
     else if constexpr (ALIGN == 2)
         return reinterpret_cast<const uint16_t *>(p)[0] |
-               (uint32_t)reinterpret_cast<const uint16_t *>(p)[1] << 16;
+               (uint32_t) reinterpret_cast<const uint16_t *>(p)[1] << 16;
     else
         return p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
 }
@@ -188,8 +188,9 @@ void stage_rounded(const bolide__blocks_params &p, activations &s, int64_t m, in
             *reinterpret_cast<uint2 *>(&s.q[plane][row][block][part * PIECE]) =
                 uint2{word[plane][0], word[plane][1]};
         if (part == 0) {
-            s.scale[row][block] =
-                usable ? most / largest : most < least ? 0.0f : bits_float(0x7fc00000);
+            s.scale[row][block] = usable         ? most / largest
+                                  : most < least ? 0.0f
+                                                 : bits_float(0x7fc00000);
             s.sum[row][block] = sum;
         }
     }

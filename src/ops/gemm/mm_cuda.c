@@ -58,9 +58,9 @@ static access access_of(const bolide__mm_params *p, int64_t out_bytes) {
 
 static void add_dtypes(bolide__spec *s, const bolide_tensor *a, const bolide_tensor *bias,
                        const bolide_tensor *out) {
-    bolide__spec_add(s, "DT", bolide__bit(a));                  /* 2 values */
-    bolide__spec_add(s, "OUT", bolide__bit(out));               /* 3 values */
-    bolide__spec_add(s, "BIAS", bias ? bolide__bit(bias) : 0);  /* 4 values */
+    bolide__spec_add(s, "DT", bolide__bit(a));                 /* 2 values */
+    bolide__spec_add(s, "OUT", bolide__bit(out));              /* 3 values */
+    bolide__spec_add(s, "BIAS", bias ? bolide__bit(bias) : 0); /* 4 values */
 }
 
 static bolide_status launch_few(const bolide__call *call, const bolide__spec *dtypes,

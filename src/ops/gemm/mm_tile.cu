@@ -26,15 +26,15 @@
     !defined(SPEC_BN)
 #error "DT OUT BIAS: dtype bits; FAST_A FAST_B BY_N PAIRS: memory; BM BN: the tile"
 #endif
-constexpr int64_t DT = SPEC_DT;       /* F16, BF16 */
-constexpr int64_t OUT = SPEC_OUT;     /* F16, BF16, F32 */
-constexpr int64_t BIAS = SPEC_BIAS;   /* the same; 0: none */
-constexpr bool FAST_A = SPEC_FAST_A;  /* rows of a can be copied 16 bytes at a time */
-constexpr bool FAST_B = SPEC_FAST_B;  /* and columns of b, or its rows */
-constexpr bool BY_N = SPEC_BY_N;      /* n of b is contiguous; only with FAST_B */
-constexpr bool PAIRS = SPEC_PAIRS;    /* out takes two columns in a store */
-constexpr int BM = SPEC_BM;           /* 64, 128 */
-constexpr int BN = SPEC_BN;           /* 64, 128 */
+constexpr int64_t DT = SPEC_DT;      /* F16, BF16 */
+constexpr int64_t OUT = SPEC_OUT;    /* F16, BF16, F32 */
+constexpr int64_t BIAS = SPEC_BIAS;  /* the same; 0: none */
+constexpr bool FAST_A = SPEC_FAST_A; /* rows of a can be copied 16 bytes at a time */
+constexpr bool FAST_B = SPEC_FAST_B; /* and columns of b, or its rows */
+constexpr bool BY_N = SPEC_BY_N;     /* n of b is contiguous; only with FAST_B */
+constexpr bool PAIRS = SPEC_PAIRS;   /* out takes two columns in a store */
+constexpr int BM = SPEC_BM;          /* 64, 128 */
+constexpr int BN = SPEC_BN;          /* 64, 128 */
 constexpr int BK = 32;
 constexpr int STAGES = 4;
 constexpr int WARPS_M = 2, WARPS_N = BN / 32, THREADS = WARPS_M * WARPS_N * 32;
@@ -121,7 +121,8 @@ void multiply(const uint8_t *stage, int row, int column, float (&sum)[ROWS][4][4
         uint32_t a[ROWS][4], b[2][4];
 #pragma unroll
         for (int i = 0; i < ROWS; i++)
-            load_matrices<false>(a[i], stage + by_k(row + i * 16 + lane % 16, step * 2 + lane / 16));
+            load_matrices<false>(a[i],
+                                 stage + by_k(row + i * 16 + lane % 16, step * 2 + lane / 16));
 #pragma unroll
         for (int j = 0; j < 2; j++) {
             const int high_n = matrix / 2 * 8, high_k = matrix % 2;

@@ -24,7 +24,8 @@ using elem = element<DT>::type;
 using out_t = element<OUT>::type;
 using vec = pack<elem, VEC>;
 
-/* Vectors of an item, with its partner or with the neighbours in itself, and pairs that it turns. */
+/* Vectors of an item, with its partner or with the neighbours in itself, and pairs that it turns.
+ */
 constexpr int PARTS = INTERLEAVE && VEC > 1 ? 1 : 2;
 constexpr int PAIRS = PARTS * VEC / 2;
 
@@ -52,8 +53,7 @@ void make_angles(const bolide__qk_rope_params &p, int64_t token, float factor, a
 }
 
 /* 1 / rms of the heads, or 1. */
-float inverse_rms(const bolide__qk_rope_params &p, const elem *row, int64_t width,
-                  float *scratch) {
+float inverse_rms(const bolide__qk_rope_params &p, const elem *row, int64_t width, float *scratch) {
     float sum = 0;
     for (int64_t i = (int64_t)threadIdx.x * VEC; i < width; i += THREADS * VEC) {
         float x[VEC];
@@ -101,8 +101,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     const bolide__qk_rope_side &side = p.side[blockIdx.y];
     const int64_t b = quotient(blockIdx.x, p.s), token = blockIdx.x - b * p.s;
     const int64_t width = side.heads * p.d;
-    const elem *row =
-        static_cast<const elem *>(p.qkv) + b * p.qkv_b + token * p.qkv_s + side.first;
+    const elem *row = static_cast<const elem *>(p.qkv) + b * p.qkv_b + token * p.qkv_s + side.first;
     const elem *weight = static_cast<const elem *>(side.weight);
     out_t *out = static_cast<out_t *>(side.out) + b * side.out_b + token * side.out_s;
     wait_for_previous_kernel();

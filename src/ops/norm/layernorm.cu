@@ -110,8 +110,7 @@ void sum_of(const bolide__layernorm_params &p, const row &r, int64_t i, float in
 }
 
 /* Adds up x, or the squares of its distance from the mean. */
-template <bool SQUARES>
-float chunk_sum(const float (&x)[CHUNK], int64_t i, int64_t d, float mean) {
+template <bool SQUARES> float chunk_sum(const float (&x)[CHUNK], int64_t i, int64_t d, float mean) {
     float part[2] = {};
 #pragma unroll
     for (int k = 0; k < CHUNK; k++) {

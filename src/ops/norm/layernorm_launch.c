@@ -21,8 +21,8 @@ static uint64_t alignment_of(const bolide__layernorm_params *p) {
     return bits;
 }
 
-/* Two chunks a thread, where a row has more than a warp: x is kept in floats, and up to four tensors
- * are on their way to it. */
+/* Two chunks a thread, where a row has more than a warp: x is kept in floats, and up to four
+ * tensors are on their way to it. */
 static bolide__norm_layout layout_of(int64_t chunks) {
     if (chunks <= 128)
         return bolide__norm_layout_of(chunks);
@@ -54,8 +54,7 @@ bolide_status bolide__layernorm_launch(const bolide__call *call,
     bolide__spec_add(&s, "PER", l.per);         /* follows from d, as ROWS does */
     bolide__spec_add(&s, "WIDE", bolide__is_wide(p->rows));
     bolide__spec_add(&s, "ROWS", l.rows);
-    const bolide__grid g = {.x = (p->rows + l.rows - 1) / l.rows,
-                            .block = l.threads * l.rows,
-                            .dependent = 1};
+    const bolide__grid g = {
+        .x = (p->rows + l.rows - 1) / l.rows, .block = l.threads * l.rows, .dependent = 1};
     return bolide__cuda_launch(call, &s, &g, p, sizeof *p);
 }

@@ -162,9 +162,9 @@ BOLIDE_CPU_KERNEL(dit_layernorm_rows, ROWS);
 BOLIDE_CPU_KERNEL(qk_rmsnorm_rope_tokens, ROWS);
 #undef ROWS
 
-/* How a row of so many chunks is spread on the device: threads a row, chunks a thread (0: the row is
- * read again), rows a block. It depends on the row alone, so that a row has the same bits in every
- * batch. */
+/* How a row of so many chunks is spread on the device: threads a row, chunks a thread (0: the row
+ * is read again), rows a block. It depends on the row alone, so that a row has the same bits in
+ * every batch. */
 typedef struct bolide__norm_layout {
     int32_t threads, per, rows;
 } bolide__norm_layout;
@@ -173,8 +173,7 @@ bolide__norm_layout bolide__norm_layout_of(int64_t chunks);
 /* A tensor's address and strides in units of its element: the lowest set bit bounds a load. */
 uint64_t bolide__norm_alignment(const bolide__rows *t);
 
-bolide_status bolide__layernorm_launch(const bolide__call *call,
-                                       const bolide__layernorm_params *p);
+bolide_status bolide__layernorm_launch(const bolide__call *call, const bolide__layernorm_params *p);
 bolide_status bolide__rmsnorm_launch(const bolide__call *call, const bolide__rmsnorm_params *p,
                                      int64_t flags);
 #endif

@@ -2,9 +2,9 @@
 //
 // RMS norm and its relatives on the GPU (norm_internal.h has the formula). A group of THREADS
 // neighbours holds a whole row in registers, PER chunks of up to 16 bytes each, so memory sees one
-// read and one write; that traffic is the limit. A block has ROWS such groups and is gone after them:
-// as blocks come and go, some read while others write. Rows too long for registers (PER 0) are read
-// twice, the second time mostly from L2. docs/kernels/norm.md tells what was tried.
+// read and one write; that traffic is the limit. A block has ROWS such groups and is gone after
+// them: as blocks come and go, some read while others write. Rows too long for registers (PER 0)
+// are read twice, the second time mostly from L2. docs/kernels/norm.md tells what was tried.
 //
 // The order of additions depends on d and the dtypes alone, not on the number of rows, which only
 // changes how many threads share a row, and not on their alignment, which changes how wide a load
@@ -30,11 +30,11 @@ constexpr int64_t OUT = SPEC_OUT;
 constexpr bool SILU = SPEC_FLAGS & BOLIDE__RMSNORM_SILU;
 constexpr bool SCALED = SPEC_FLAGS & BOLIDE__RMSNORM_SCALED;
 constexpr bool BLOCKS = SPEC_FLAGS & BOLIDE__RMSNORM_BLOCKS;
-constexpr int VEC = SPEC_VEC;           /* elements a load: a power of two that divides d */
-constexpr int THREADS = SPEC_THREADS;   /* of a row: 8, 16 or a multiple of 32 up to 1024 */
-constexpr int PER = SPEC_PER;           /* chunks a thread: 1, 2, 4; 0: read twice */
-constexpr int ROWS = SPEC_ROWS;         /* of a block: 1, 4, 8, 16 */
-constexpr bool FEW = SPEC_FEW;          /* rows: the time to the first byte counts */
+constexpr int VEC = SPEC_VEC;         /* elements a load: a power of two that divides d */
+constexpr int THREADS = SPEC_THREADS; /* of a row: 8, 16 or a multiple of 32 up to 1024 */
+constexpr int PER = SPEC_PER;         /* chunks a thread: 1, 2, 4; 0: read twice */
+constexpr int ROWS = SPEC_ROWS;       /* of a block: 1, 4, 8, 16 */
+constexpr bool FEW = SPEC_FEW;        /* rows: the time to the first byte counts */
 static_assert(THREADS * ROWS <= 1024 && THREADS * ROWS % 32 == 0, "whole warps");
 static_assert(!BLOCKS || RESIDUAL == INPUT, "block quantisation adds a residual of one dtype");
 
@@ -201,9 +201,9 @@ void prefetch_row(const bolide__rmsnorm_params &p, const row_pointers &row, int 
     }
 }
 
-/* A row past the end is zeros: whole blocks work together, for the reduction has a barrier. Few rows
- * have the weight on its way together with them; many find it in L1, and their registers hold more
- * rows at a time instead. */
+/* A row past the end is zeros: whole blocks work together, for the reduction has a barrier. Few
+ * rows have the weight on its way together with them; many find it in L1, and their registers hold
+ * more rows at a time instead. */
 void row_in_registers(const bolide__rmsnorm_params &p, float *scratch) {
     constexpr int N = larger(PER, 1);
     const int thread = threadIdx.x % THREADS;

@@ -48,9 +48,10 @@ bolide_status bolide__rmsnorm_launch(const bolide__call *call, const bolide__rms
     const int64_t chunks = (p->d + chunk - 1) / chunk;
     const int few = bolide__is_few(p->rows * p->d * (p->input.bytes + p->out.bytes));
     const bolide__norm_layout l = layout_of(chunks, few);
-    const uint64_t bits = bolide__norm_alignment(&p->input) | bolide__norm_alignment(&p->residual) | bolide__norm_alignment(&p->out) |
-                          bolide__norm_alignment(&p->normed) | (uintptr_t)p->weight / (uint64_t)weight_bytes |
-                          (uint64_t)p->d | (uint64_t)chunk;
+    const uint64_t bits = bolide__norm_alignment(&p->input) | bolide__norm_alignment(&p->residual) |
+                          bolide__norm_alignment(&p->out) | bolide__norm_alignment(&p->normed) |
+                          (uintptr_t)p->weight / (uint64_t)weight_bytes | (uint64_t)p->d |
+                          (uint64_t)chunk;
     bolide__spec s = BOLIDE_SPEC("norm/rmsnorm.cu", "bolide_rmsnorm");
     bolide__spec_add(&s, "INPUT", p->input.dtype); /* rmsnorm has one dtype in all four: 3 values */
     bolide__spec_add(&s, "RESIDUAL", p->residual.dtype);
@@ -63,8 +64,7 @@ bolide_status bolide__rmsnorm_launch(const bolide__call *call, const bolide__rms
     bolide__spec_add(&s, "ROWS", l.rows);
     bolide__spec_add(&s, "FEW", few);
     bolide__spec_add(&s, "WIDE", bolide__is_wide(p->rows));
-    const bolide__grid g = {.x = (p->rows + l.rows - 1) / l.rows,
-                            .block = l.threads * l.rows,
-                            .dependent = 1};
+    const bolide__grid g = {
+        .x = (p->rows + l.rows - 1) / l.rows, .block = l.threads * l.rows, .dependent = 1};
     return bolide__cuda_launch(call, &s, &g, p, sizeof *p);
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Chunks of a row for the norm kernels: a chunk is CHUNK elements side by side in one thread, read
-// and written VEC at a time, as the row's alignment allows, and at most 16 bytes in one instruction.
-// Elements past the end of a row are zeros and are not written.
+// and written VEC at a time, as the row's alignment allows, and at most 16 bytes in one
+// instruction. Elements past the end of a row are zeros and are not written.
 
 #ifndef BOLIDE_OPS_NORM_ROW_CHUNKS_CUH
 #define BOLIDE_OPS_NORM_ROW_CHUNKS_CUH
@@ -62,8 +62,7 @@ template <int THREADS> __forceinline__ float row_sum(float x, float *scratch) {
 
 /* The same of N chunks a thread, THREADS apart. Up to 32 warps of chunks are summed one by one and
  * then as a tree of 32, so that the bits do not depend on how many of them are one thread's. */
-template <int THREADS, int N>
-__forceinline__ float sliced_sum(float (&x)[N], float *scratch) {
+template <int THREADS, int N> __forceinline__ float sliced_sum(float (&x)[N], float *scratch) {
     constexpr int WARPS = THREADS / 32;
     if constexpr (WARPS > 1 && WARPS * N <= 32) {
         const int warp = threadIdx.x / 32 % WARPS, lane = threadIdx.x % 32;

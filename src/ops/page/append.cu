@@ -9,17 +9,16 @@
 #include "cuda/device/walk.cuh"
 #include "ops/page/page_internal.h"
 
-#if !defined(SPEC_FROM) || !defined(SPEC_TO) || !defined(SPEC_VEC) || !defined(SPEC_PER) || \
+#if !defined(SPEC_FROM) || !defined(SPEC_TO) || !defined(SPEC_VEC) || !defined(SPEC_PER) ||        \
     !defined(SPEC_FEW)
 #error "FROM TO: dtypes; VEC: elements a load; PER: loads a thread; FEW: tokens"
 #endif
 constexpr int64_t FROM = SPEC_FROM; /* F16, BF16, F32, F8_E4M3FN, F8_E5M2 */
 constexpr int64_t TO = SPEC_TO;     /* FROM or fp8 */
 constexpr int VEC = SPEC_VEC;       /* 1, 2, 4, 8, 16 */
-constexpr int PER = SPEC_PER;         /* 1, 2 */
-constexpr bool FEW = SPEC_FEW;        /* tokens: the time to the first byte counts */
+constexpr int PER = SPEC_PER;       /* 1, 2 */
+constexpr bool FEW = SPEC_FEW;      /* tokens: the time to the first byte counts */
 constexpr int THREADS = 256;
-
 
 using from_elem = element<FROM>::type;
 using to_elem = element<TO>::type;
@@ -68,7 +67,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         const bolide__append_side &s = p.side[key ? 0 : 1];
         i -= key ? 0 : key_vecs;
         const uint32_t row = (uint32_t)s.d / VEC, h = i / row, c = (i - h * row) * VEC;
-        from[k] = static_cast<const from_elem *>(s.source) + token * s.source_n + h * s.source_h + c;
+        from[k] =
+            static_cast<const from_elem *>(s.source) + token * s.source_n + h * s.source_h + c;
         to[k] = h * s.cache_head + c;
     }
     const bool there = token < p.nnz;

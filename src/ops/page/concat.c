@@ -61,8 +61,8 @@ static bolide_status concat_cpu(const bolide__call *call) {
 
 /* Bytes of a load: as many of 16 as divide every address, stride and part. */
 static int64_t load_width(const bolide__concat_params *p) {
-    const uint64_t elems = (uint64_t)(p->k_n | p->k_h | p->nope_n | p->nope_h | p->rope_n |
-                                      p->d_nope | p->d_rope);
+    const uint64_t elems =
+        (uint64_t)(p->k_n | p->k_h | p->nope_n | p->nope_h | p->rope_n | p->d_nope | p->d_rope);
     const uint64_t bits = 16 | (uintptr_t)p->k | (uintptr_t)p->k_nope | (uintptr_t)p->k_rope |
                           elems * (uint64_t)p->elem_bytes;
     return (int64_t)(bits & -bits);
@@ -77,8 +77,7 @@ static bolide_status concat_cuda(const bolide__call *call) {
     bolide__spec s = BOLIDE_SPEC("page/concat.cu", "bolide_concat");
     bolide__spec_add(&s, "VEC", width); /* 5 values */
     bolide__spec_add(&s, "WIDE", bolide__is_wide(items));
-    const bolide__grid g = {
-        .x = (items + THREADS - 1) / THREADS, .block = THREADS, .dependent = 1};
+    const bolide__grid g = {.x = (items + THREADS - 1) / THREADS, .block = THREADS, .dependent = 1};
     return bolide__cuda_launch(call, &s, &g, &p, sizeof p);
 }
 

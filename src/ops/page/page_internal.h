@@ -6,6 +6,7 @@
 #define BOLIDE_OPS_PAGE_INTERNAL_H
 
 #include "core/page_table_internal.h"
+#include "core/rows_internal.h"
 
 #ifndef __CUDACC_RTC__
 #include "cpu/cpu.h"

@@ -36,8 +36,7 @@ static bolide_status packbits_cpu(const bolide__call *call) {
 }
 
 /* index: dtype of the segments' indptr; 0 without segments. */
-static bolide__spec spec_of(const char *function, const bolide__packbits_params *p,
-                            int64_t index) {
+static bolide__spec spec_of(const char *function, const bolide__packbits_params *p, int64_t index) {
     bolide__spec s = BOLIDE_SPEC("quant/packbits.cu", function);
     bolide__spec_add(&s, "LITTLE", p->little);
     bolide__spec_add(&s, "WORDS", index == 0 && (uintptr_t)p->x % 8 == 0);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// packbits on the GPU: a thread makes a byte of the result from eight values, read as one word where
-// they lie so. For segments a block first sums up where each begins; a byte then looks for its
-// segment there. Bytes are the limit.
+// packbits on the GPU: a thread makes a byte of the result from eight values, read as one word
+// where they lie so. For segments a block first sums up where each begins; a byte then looks for
+// its segment there. Bytes are the limit.
 
 #include "cuda/device/base.cuh"
 #include "cuda/device/load.cuh"

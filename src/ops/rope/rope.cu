@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Turning q and k on the GPU. A thread takes VEC channels of a head, and the VEC that they turn with,
-// in HEADS heads of one token, all of them on their way before the angles are known. Cosines and
-// sines come from the table, each thread's own into registers, or are made in shared memory once for
-// the TOKENS tokens of a block. Every element is read and written once; that traffic is the limit.
-// Channels behind rotary_dim are copied in the same way.
+// Turning q and k on the GPU. A thread takes VEC channels of a head, and the VEC that they turn
+// with, in HEADS heads of one token, all of them on their way before the angles are known. Cosines
+// and sines come from the table, each thread's own into registers, or are made in shared memory
+// once for the TOKENS tokens of a block. Every element is read and written once; that traffic is
+// the limit. Channels behind rotary_dim are copied in the same way.
 
 #include "cuda/device/base.cuh"
 #include "cuda/device/load.cuh"
@@ -25,7 +25,6 @@ constexpr bool TABLE = TOKENS == 0;
 constexpr int THREADS = 256;
 static_assert(DT == F16 || DT == BF16 || DT == F32, "a float type");
 static_assert(VEC >= 1 && VEC <= 8 && TOKENS <= 4, "a vector and few tokens");
-
 
 using elem = element<DT>::type;
 using vec = pack<elem, VEC>;
@@ -70,13 +69,12 @@ bool position_of(const bolide__rope_params &p, int64_t token, int64_t *position)
  * polynomials are those of Cephes (Moshier), good to an ulp there. */
 void turn_of(double angle, float *sine, float *cosine) {
     const double quarters = rint(angle * 0.63661977236758134308);
-    const float x = (float)fma(-quarters, 6.123233995736766e-17,
-                               fma(-quarters, 1.5707963267948965580, angle));
+    const float x =
+        (float)fma(-quarters, 6.123233995736766e-17, fma(-quarters, 1.5707963267948965580, angle));
     const float square = x * x;
-    const float s = fmaf(x * square,
-                         fmaf(square, fmaf(square, -1.9515295891e-4f, 8.3321608736e-3f),
-                              -1.6666654611e-1f),
-                         x);
+    const float s =
+        fmaf(x * square,
+             fmaf(square, fmaf(square, -1.9515295891e-4f, 8.3321608736e-3f), -1.6666654611e-1f), x);
     const float c = fmaf(square * square,
                          fmaf(square, fmaf(square, 2.443315711809948e-5f, -1.388731625493765e-3f),
                               4.166664568298827e-2f),
