@@ -169,6 +169,13 @@ int bring_scratch(frame *f, const bolide_context *ctx) {
     const bolide_status status = bolide_op_workspace(f->binding->op, ctx, f->args, &sizes);
     if (status != BOLIDE_OK)
         return raise_status(status);
+    if (!bolide_op_supports(f->binding->op, (bolide_device_type)f->device.type)) {
+        /* Without scratch the door would complain about that first. */
+        TVMFFIErrorSetRaisedFromCStrParts(
+            "NotImplementedError", (const char *[]){f->binding->entry, ": not on this device yet"},
+            2);
+        return -1;
+    }
     const int64_t first = (sizes.device_bytes + 255) / 256 * 256;
     const int64_t second = (sizes.device_int_bytes + 255) / 256 * 256;
     const bool cuda = f->device.type == BOLIDE_CUDA;
