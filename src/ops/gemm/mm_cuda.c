@@ -78,7 +78,7 @@ static bolide_status launch_tiles(const bolide__call *call, const bolide__spec *
                                   bolide__mm_params *p, int64_t batch) {
     const bolide__cuda_limits *limits = bolide__cuda_limits_of(call->ctx);
     const int64_t large = ((p->m + 127) / 128) * ((p->n + 127) / 128) * batch;
-    const int32_t tile = large >= limits->sm_count ? 128 : 64;
+    const int32_t tile = large >= limits->sm_count && limits->arch >= 80 ? 128 : 64;
     bolide__spec s = *dtypes;
     s.source = "gemm/mm_tile.cu";
     s.function = "bolide_mm_tile";

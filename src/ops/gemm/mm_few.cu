@@ -55,7 +55,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     wait_for_previous_kernel();
 
     float sum[2][4] = {};
-#pragma unroll 2
+#pragma unroll(ARCH >= 80 ? 2 : 1)
     for (int64_t k0 = warp * STEP; k0 < p.k; k0 += WARPS * STEP) {
         const int64_t k = k0 + lane % 4 * 8;
         const lane_part b0 = read<true>(b, left, k, p.k);

@@ -116,7 +116,8 @@ void load_stage(const bolide__mm_params &p, const tile &t, int stage, int64_t k0
 /* Both halves of 16 of k in a stage. */
 void multiply(const uint8_t *stage, int row, int column, float (&sum)[ROWS][4][4]) {
     const int lane = threadIdx.x % 32, matrix = lane / 8, line = lane % 8;
-#pragma unroll
+    /* Below 8.0 a product is hundreds of instructions, which would take minutes to compile. */
+#pragma unroll(ARCH >= 80 ? 2 : 1)
     for (int step = 0; step < 2; step++) {
         uint32_t a[ROWS][4], b[2][4];
 #pragma unroll
