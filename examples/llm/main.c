@@ -273,12 +273,20 @@ static bool generate(const options *o, llm_engine *e, session *s, const prompt_l
     return true;
 }
 
-static void print_answers(const session *s) {
-    for (int64_t i = 0; i < s->requests && !s->live; i++)
-        printf("[%lld] %.*s\n", (long long)i, (int)s->answer[i].count, s->answer[i].bytes);
-    if (s->live)
+// Ends the answers, where half a character may be held back, and prints what is not printed yet.
+static bool print_answers(session *s) {
+    for (int64_t i = 0; i < s->requests; i++) {
+        text_list *answer = &s->answer[i];
+        const size_t printed = s->live ? answer->count : 0;
+        if (!text_stream_end(&s->stream[i], answer, &s->error))
+            return false;
+        if (!s->live)
+            printf("[%lld] ", (long long)i);
+        if (answer->count > printed)
+            fwrite(answer->bytes + printed, 1, answer->count - printed, stdout);
         putchar('\n');
-    fflush(stdout);
+    }
+    return fflush(stdout) == 0 || llm_fail(&s->error, "standard output cannot be written");
 }
 
 static bool run_engine(const options *o, const llm_model *model, const tokenizer *t,

@@ -16,7 +16,13 @@
 
 #include <tvm/ffi/extra/c_env_api.h>
 
-#define EXPORT __attribute__((visibility("default")))
+/* tvm-ffi finds the functions of a module by symbols with this prefix. */
+#define EXPORTED(name) __asm__("__tvm_ffi_" name) __attribute__((visibility("default")))
+int set_batch_invariant(void *self, const TVMFFIAny *args, int32_t count, TVMFFIAny *result)
+    EXPORTED("set_batch_invariant");
+int set_grow(void *self, const TVMFFIAny *args, int32_t count, TVMFFIAny *result)
+    EXPORTED("set_grow");
+int bind_call(void *self, const TVMFFIAny *args, int32_t count, TVMFFIAny *result) EXPORTED("bind");
 
 enum { MAX_DEVICES = 64, MAX_STREAMS = 256 };
 
@@ -64,8 +70,7 @@ int context_of(bolide_device device, const bolide_context **ctx) {
 }
 
 /* set_batch_invariant(flag): sets it for this thread and returns what it was. */
-EXPORT int __tvm_ffi_set_batch_invariant(void *self, const TVMFFIAny *args, int32_t count,
-                                         TVMFFIAny *result) {
+int set_batch_invariant(void *self, const TVMFFIAny *args, int32_t count, TVMFFIAny *result) {
     (void)self;
     if (count != 1)
         return raise_value("set_batch_invariant", "arguments", "expected one");
@@ -123,45 +128,52 @@ static struct {
 static int stream_count;
 static TVMFFIObjectHandle grow; /* grow(device, stream, bytes) gives an address */
 
-static int find_stream(int32_t device, bolide_stream stream) {
+/* The place of a stream, a new one if it has none yet; −1 where all are taken. */
+static int place_of(int32_t device, bolide_stream stream) {
     for (int i = 0; i < stream_count; i++)
         if (streams[i].device == device && streams[i].stream == stream)
             return i;
-    return -1;
+    if (stream_count == MAX_STREAMS)
+        return -1;
+    streams[stream_count].device = device;
+    streams[stream_count].stream = stream;
+    return stream_count++;
 }
 
-static int grow_stream(int32_t device, bolide_stream stream, int64_t bytes, void **data) {
-    if (!grow) {
-        TVMFFIErrorSetRaisedFromCStr("RuntimeError", "scratch: no allocator was set");
-        return -1;
-    }
+static int call_grow(int32_t device, bolide_stream stream, int64_t bytes, void **data) {
     TVMFFIAny args[3] = {{.type_index = kTVMFFIInt, .v_int64 = device},
                          {.type_index = kTVMFFIInt, .v_int64 = (int64_t)(uintptr_t)stream},
                          {.type_index = kTVMFFIInt, .v_int64 = bytes}};
     TVMFFIAny address = {.type_index = kTVMFFINone};
-    if (TVMFFIFunctionCall(grow, args, 3, &address) != 0)
+    if (!grow) {
+        TVMFFIErrorSetRaisedFromCStr("RuntimeError", "scratch: no allocator was set");
         return -1;
-    *data = (void *)(uintptr_t)address.v_int64;
-    pthread_mutex_lock(&lock);
-    int i = find_stream(device, stream);
-    if (i < 0 && stream_count < MAX_STREAMS)
-        i = stream_count++;
-    if (i >= 0) {
-        streams[i].device = device;
-        streams[i].stream = stream;
-        streams[i].buffer = (buffer){.data = *data, .bytes = bytes};
     }
-    pthread_mutex_unlock(&lock);
-    return 0;
+    const int rc = TVMFFIFunctionCall(grow, args, 3, &address);
+    *data = (void *)(uintptr_t)address.v_int64;
+    return rc;
 }
 
 static int stream_scratch(int32_t device, bolide_stream stream, int64_t bytes, void **data) {
     pthread_mutex_lock(&lock);
-    const int i = find_stream(device, stream);
+    const int i = place_of(device, stream);
     const buffer found = i >= 0 ? streams[i].buffer : (buffer){0};
     pthread_mutex_unlock(&lock);
     *data = found.data;
-    return found.bytes >= bytes ? 0 : grow_stream(device, stream, bytes, data);
+    if (i >= 0 && found.bytes >= bytes)
+        return 0;
+    if (i < 0) {
+        TVMFFIErrorSetRaisedFromCStr("RuntimeError",
+                                     "scratch: more than 256 streams have used some");
+        return -1;
+    }
+    if (call_grow(device, stream, bytes, data) != 0)
+        return -1;
+    pthread_mutex_lock(&lock);
+    if (streams[i].buffer.bytes < bytes)
+        streams[i].buffer = (buffer){.data = *data, .bytes = bytes};
+    pthread_mutex_unlock(&lock);
+    return 0;
 }
 
 int bring_scratch(frame *f, const bolide_context *ctx) {
@@ -202,7 +214,7 @@ int bring_scratch(frame *f, const bolide_context *ctx) {
 }
 
 /* set_grow(function): who allocates scratch on a GPU. */
-EXPORT int __tvm_ffi_set_grow(void *self, const TVMFFIAny *args, int32_t count, TVMFFIAny *result) {
+int set_grow(void *self, const TVMFFIAny *args, int32_t count, TVMFFIAny *result) {
     (void)self;
     (void)result;
     if (count != 1 || args[0].type_index != kTVMFFIFunction)
@@ -300,7 +312,7 @@ static int copy_text(const TVMFFIAny *v, char *out, size_t size) {
 
 /* bind(operator, phase, names): a function of the values of those names. phase is "run", "plan" or
  * "workspace". */
-EXPORT int __tvm_ffi_bind(void *self, const TVMFFIAny *args, int32_t count, TVMFFIAny *result) {
+int bind_call(void *self, const TVMFFIAny *args, int32_t count, TVMFFIAny *result) {
     (void)self;
     char op[64], phase[16], names[2048];
     if (count != 3)

@@ -279,9 +279,12 @@ static bool is_small(const bolide_tensor *t) {
     for (int32_t i = 0; i < t->ndim; i++) {
         sizes |= (uint64_t)t->shape[i];
         strides |= t->strides ? (uint64_t)t->strides[i] : 0;
-        numel *= (double)t->shape[i];
     }
-    return sizes < (uint64_t)1 << 23 && strides < (uint64_t)1 << 32 && numel < 0x1p57;
+    if (sizes >= (uint64_t)1 << 23 || strides >= (uint64_t)1 << 32)
+        return false;
+    for (int32_t i = 0; t->ndim > 2 && i < t->ndim; i++)
+        numel *= (double)t->shape[i];
+    return numel < 0x1p57;
 }
 
 /* Whether every offset into the view fits 62 bits, so that later products cannot overflow. */
@@ -394,7 +397,9 @@ static bolide_status check_data(const bolide__call *call, const row_view *v,
     const bolide_param *r = v->param;
     const uintptr_t address = (uintptr_t)bolide__data(t);
     const uintptr_t align = r->flags & BOLIDE_ALIGN16 ? 16 : (uintptr_t)bolide__elem_bytes(t);
-    const uintptr_t off = address & (align - 1); /* elements have 1, 2, 4 or 8 bytes */
+    /* Elements have 1, 2, 4 or 8 bytes but in rows that take any dtype. */
+    const uintptr_t off =
+        (align & (align - 1)) == 0 ? address & (align ? align - 1 : 0) : address % align;
     if ((t->data && off == 0) || bolide__numel(t) == 0)
         return BOLIDE_OK;
     if (!t->data)

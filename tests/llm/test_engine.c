@@ -217,7 +217,7 @@ static void with_small_model(void (*use)(const llm_model *model)) {
     llm_error error = {""};
     gguf_file file;
     llm_model model;
-    build_llama(&b, &(build_llama_sizes){2, 64, 96, 4, 2, GGUF_Q4_1, 11});
+    build_llama(&b, &(build_llama_sizes){2, 64, 96, 4, 2, GGUF_Q4_1, 11, 0});
     bool ok =
         gguf_open_memory(&file, b.bytes, b.size, &error) && llm_model_of(&model, file, &error);
     CHECK_MSG(ok, "%s", error.text);

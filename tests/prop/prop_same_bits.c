@@ -40,8 +40,7 @@ static const char *const problems[] = {
     "rope_quantize_fp8 n=37 q_rope=f16,bf16,f32 q_rope_out=f8_e4m3fn,f8_e5m2 is_neox=0,1",
     "rope_quantize_fp8_append_paged_kv_cache b=5 q_rope=bf16 kv_layout=NHD,HND",
     "append_paged_kv_cache b=9 append_key=f32 k_cache=f16,bf16,f8_e4m3fn,f8_e5m2",
-    "append_paged_mla_kv_cache b=9 append_ckv=bf16 append_kpe=bf16 ckv_cache=f8_e4m3fn "
-    "kpe_cache=f8_e4m3fn",
+    "append_paged_mla_kv_cache b=9 append_ckv=f32 append_kpe=f32 ckv_cache=f16 kpe_cache=f16",
     "single_decode_with_kv_cache q=f32,f16 k=f8_e4m3fn v=f8_e4m3fn out=f32 len=3000 lse=given",
     "batch_decode x=f32 len=9:3000:0:70 lse=given window_left=-1,50",
     "batch_decode x=f32 kv_data_type=f8_e4m3fn,f16 len=9:3000:0:70 lse=given",
