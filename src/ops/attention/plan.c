@@ -28,6 +28,8 @@ enum {
     MIN_CHUNK = 512,
     MIN_PIECE = 256, /* keys of a single request that are worth a block */
     GRANULE = 64,    /* keys of a kernel's block */
+    TILE_COST =
+        64, /* keys that take as long as a tile's queries and output, where it has many rows */
     OWN_PIECES = 16
 };
 
@@ -228,6 +230,7 @@ static bolide__schedule_rules rules_of(const bolide__call *call,
         .workers = (int32_t)f->workers,
         .min_chunk = MIN_CHUNK,
         .granule = GRANULE,
+        .tile_cost = f->device_type == BOLIDE_CUDA && f->tile_rows > 16 ? TILE_COST : 0,
         .chunk = (int32_t)chunk,
         .own_pieces = OWN_PIECES,
         .causal = pr->causal && !pr->use_custom_mask,
