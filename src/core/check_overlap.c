@@ -43,7 +43,7 @@ static bolide_status check_pair(const bolide__call *call, const bolide__seen *ou
     const uintptr_t high = other->high < out->high ? other->high : out->high;
     const uintptr_t low = other->low > out->low ? other->low : out->low;
     return BOLIDE_FAIL_ARG(call, r->name, "memory", bolide__text("no overlap with %s", o->name),
-                           "%d bytes shared", (int)(high - low));
+                           "%llu bytes shared", (unsigned long long)(high - low));
 }
 
 bolide_status bolide__check_overlaps(const bolide__call *call, const bolide__seen *all, int count) {
