@@ -186,11 +186,15 @@ static int64_t longest_sum(const ref_call *c) {
 
 /* Logits come out of float32 sums with an error that grows with their size, and exp passes it on;
  * with normal data they reach about 6, with scales and fp8 values somewhat more. */
+static double f32_slack(const ref_call *c) {
+    return c ? 1.6e-5 : 0;
+}
+
 static double logit_slack(const ref_call *c) {
     const int bf16 = ref_in(c, "q")->dtype == BOLIDE_BF16;
     const int units = !ref_on_cuda(c) && bf16 && bolide__gemm_bf16(1)->unit;
     if (!ref_on_cuda(c) && !units)
-        return 1.6e-5;
+        return f32_slack(c);
     /* Tensor cores take weights in 16 bits: bf16 with bf16 queries, else f16. Each is off by up to
      * 2^-9 or 2^-12 of itself; ten times that covers the largest of many outputs, also in rows that
      * see few keys and so are larger than the root mean square of all. The CPU's units round the
@@ -475,10 +479,10 @@ static void mla_dims(ref_call *c) {
     ref_set_dim(c, "d_vo", ckv);
     ref_set_dim(c, "d_qk", ckv + kpe);
     ref_set_dim(c, "d_tail", kpe);
+    static const char *const scales[] = {"ckv_scale", "kpe_scale", "o_scale"};
+    for (int k = 0; k < 3; k++)
+        ref_set_shape(c, scales[k], 1, (const int64_t[]){1});
     ref_set_shape(c, "q_scale", 1, &h);
-    ref_set_shape(c, "ckv_scale", 1, (const int64_t[]){1});
-    ref_set_shape(c, "kpe_scale", 1, (const int64_t[]){1});
-    ref_set_shape(c, "o_scale", 1, (const int64_t[]){1});
     if (kpe > 0) {
         ref_give(c, "q_pe");
         ref_give(c, "kpe_cache");
@@ -514,12 +518,6 @@ static void mla_ref(const ref_call *c, int64_t row) {
     attend_row(c, &w, row);
 }
 
-/* Computed in f32 on either backend. */
-static double mla_slack(const ref_call *c) {
-    (void)c;
-    return 1.6e-5;
-}
-
 /* A latent is read once, as key and as value. */
 static double mla_bytes(const ref_call *c) {
     const batch *t = ref_state(c, sizeof *t);
@@ -536,7 +534,7 @@ const ref_op ref_batch_mla = {.name = "batch_mla",
                               .rows = rows_of,
                               .ref = mla_ref,
                               .reduction = longest_sum,
-                              .slack = mla_slack,
+                              .slack = f32_slack,
                               .bytes = mla_bytes,
                               .flops = flops_of};
 
