@@ -135,8 +135,8 @@ void load_keys(const params &p, shared_memory &s, int chunk, int32_t first) {
         const int d = head_column(chunk, c);
         if constexpr (D_TAIL > 0) {
             if (there && d >= D_OWN) {
-                s.side[key][c] = to_float(
-                    static_cast<const kv_elem *>(p.k_tail)[s.tail_at[key] + d - D_OWN]);
+                s.side[key][c] =
+                    to_float(static_cast<const kv_elem *>(p.k_tail)[s.tail_at[key] + d - D_OWN]);
                 continue;
             }
         }
