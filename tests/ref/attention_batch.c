@@ -45,8 +45,10 @@ static int64_t query_dtype(const ref_call *c) {
     return x && !ref_key_text(c, "q_data_type") ? bolide_dtype_parse(x) : ref_i64(c, "q_data_type");
 }
 
-static void scale_dims(ref_call *c, int64_t h_q, int64_t h_kv) {
+void attention_scale_dims(ref_call *c, int64_t h_q, int64_t h_kv) {
     ref_set_shape(c, "q_scale", 1, (const int64_t[]){h_q});
+    ref_set_shape(c, "ckv_scale", 1, (const int64_t[]){1});
+    ref_set_shape(c, "kpe_scale", 1, (const int64_t[]){1});
     ref_set_shape(c, "k_scale", 1, (const int64_t[]){h_kv});
     ref_set_shape(c, "v_scale", 1, (const int64_t[]){h_kv});
     ref_set_shape(c, "o_scale", 1, (const int64_t[]){1});
@@ -59,7 +61,7 @@ void attention_head_dims(ref_call *c) {
     ref_set_dim(c, "h_kv", ref_key(c, "h_kv", 2));
     ref_set_dim(c, "d_qk", ref_key(c, "d_qk", d));
     ref_set_dim(c, "d_vo", ref_key(c, "d_vo", ref_key(c, "d_qk", d)));
-    scale_dims(c, ref_dim(c, "h_q"), ref_dim(c, "h_kv"));
+    attention_scale_dims(c, ref_dim(c, "h_q"), ref_dim(c, "h_kv"));
 }
 
 /* Dtypes of keys, values and out, masks and rows. */

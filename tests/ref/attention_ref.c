@@ -187,14 +187,16 @@ static int64_t longest_sum(const ref_call *c) {
 /* Logits come out of float32 sums with an error that grows with their size, and exp passes it on;
  * with normal data they reach about 6, with scales and fp8 values somewhat more. */
 static double f32_slack(const ref_call *c) {
-    (void)c;
-    return 1.6e-5;
+    return ref_on_cuda(c) ? 3.2e-5 : 1.6e-5;
 }
 
 static double logit_slack(const ref_call *c) {
-    const int bf16 = ref_in(c, "q")->dtype == BOLIDE_BF16;
-    const int units = !ref_on_cuda(c) && bf16 && bolide__gemm_bf16(1)->unit;
-    if (!ref_on_cuda(c) && !units)
+    const int64_t q = ref_in(c, "q")->dtype;
+    const int bf16 = q == BOLIDE_BF16, cuda = ref_on_cuda(c);
+    if (cuda && q == BOLIDE_F32)
+        return f32_slack(c);
+    const int units = !cuda && bf16 && bolide__gemm_bf16(1)->unit;
+    if (!cuda && !units)
         return f32_slack(c);
     /* Tensor cores take weights in 16 bits: bf16 with bf16 queries, else f16. Each is off by up to
      * 2^-9 or 2^-12 of itself; ten times that covers the largest of many outputs, also in rows that
@@ -480,10 +482,7 @@ static void mla_dims(ref_call *c) {
     ref_set_dim(c, "d_vo", ckv);
     ref_set_dim(c, "d_qk", ckv + kpe);
     ref_set_dim(c, "d_tail", kpe);
-    static const char *const scales[] = {"ckv_scale", "kpe_scale", "o_scale"};
-    for (int k = 0; k < 3; k++)
-        ref_set_shape(c, scales[k], 1, (const int64_t[]){1});
-    ref_set_shape(c, "q_scale", 1, &h);
+    attention_scale_dims(c, h, 1);
     if (kpe > 0) {
         ref_give(c, "q_pe");
         ref_give(c, "kpe_cache");
