@@ -95,12 +95,11 @@ static void open_driver(void) {
 
 static bool open_gpu(llm_device *d, llm_error *error) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    int device;
     pthread_once(&once, open_driver);
     if (missing)
         return llm_fail(error, "the CUDA driver lacks %s", missing);
-    if (!worked(&table, table.cuDeviceGet(&device, d->place.index), "cuDeviceGet", error) ||
-        !worked(&table, table.cuDevicePrimaryCtxRetain(&d->cuda_context, device),
+    if (!worked(&table, table.cuDeviceGet(&d->cuda_device, d->place.index), "cuDeviceGet", error) ||
+        !worked(&table, table.cuDevicePrimaryCtxRetain(&d->cuda_context, d->cuda_device),
                 "cuDevicePrimaryCtxRetain", error))
         return false;
     d->api = &table;
@@ -122,11 +121,8 @@ bool llm_device_open(llm_device *d, int64_t index, llm_error *error) {
 void llm_device_close(llm_device *d) {
     if (d->stream)
         (void)d->api->cuStreamDestroy_v2(d->stream);
-    if (d->api) {
-        int device;
-        if (d->api->cuDeviceGet(&device, d->place.index) == 0)
-            (void)d->api->cuDevicePrimaryCtxRelease_v2(device);
-    }
+    if (d->api)
+        (void)d->api->cuDevicePrimaryCtxRelease_v2(d->cuda_device);
     bolide_context_destroy(d->ctx);
     *d = (llm_device){.place = {BOLIDE_CPU, 0}};
 }
@@ -216,9 +212,9 @@ llm_graph *llm_graph_end(const llm_device *d, llm_error *error) {
     llm_graph *g = calloc(1, sizeof *g);
     void *graph = NULL;
     /* The capture ends in any case, as the stream could not be used otherwise. */
-    bool ok = worked(d->api, d->api->cuStreamEndCapture(d->stream, &graph), "the captured step",
-                     error) &&
-              (g || llm_fail(error, "no memory for a graph"));
+    bool ok =
+        worked(d->api, d->api->cuStreamEndCapture(d->stream, &graph), "the captured step", error) &&
+        (g || llm_fail(error, "no memory for a graph"));
     if (g)
         g->graph = graph;
     else if (graph)

@@ -17,10 +17,11 @@
 typedef struct llm_driver llm_driver;
 
 typedef struct {
-    bolide_device place;   // of tensors that the device reads
-    bolide_context *ctx;   // of Bolide, for the same device
-    bolide_stream stream;  // NULL on the CPU
-    void *cuda_context;    // the primary context, which Bolide shares
+    bolide_device place;  // of tensors that the device reads
+    bolide_context *ctx;  // of Bolide, for the same device
+    bolide_stream stream; // NULL on the CPU
+    void *cuda_context;   // the primary context, which Bolide shares
+    int cuda_device;
     const llm_driver *api; // NULL: the CPU
 } llm_device;
 

@@ -63,8 +63,7 @@ static bool draw_row(llm_engine *e, const llm_request *request, const float *log
     sample.seed = (int64_t)s->seed;
     sample.offset = (int64_t)request->tokens.count;
     sample.samples = view_ready(&id);
-    return llm_ok(bolide_softmax(d->ctx, &soft, d->stream), error) &&
-           filter(e, s, &out.t, error) &&
+    return llm_ok(bolide_softmax(d->ctx, &soft, d->stream), error) && filter(e, s, &out.t, error) &&
            llm_ok(bolide_min_p_sampling_from_probs(d->ctx, &sample, d->stream), error);
 }
 

@@ -9,8 +9,8 @@
 #include "call.h"
 #include "engine_internal.h"
 
-static void *need(llm_engine *e, llm_buffer *b, llm_memory kind, int64_t count,
-                  size_t elem_bytes, llm_error *error) {
+static void *need(llm_engine *e, llm_buffer *b, llm_memory kind, int64_t count, size_t elem_bytes,
+                  llm_error *error) {
     const size_t bytes = (size_t)count * elem_bytes + 256;
     if (b->bytes < bytes) {
         llm_device_free(&e->device, kind, b->data);
@@ -108,8 +108,8 @@ static void free_request(llm_request *r) {
 
 static void free_memory(llm_engine *e) {
     llm_error ignored;
-    llm_buffer *device[] = {&e->lists, &e->x,       &e->normed, &e->qkv,       &e->attention,
-                            &e->ffn,   &e->gated,   &e->last,   &e->logits,    &e->probs,
+    llm_buffer *device[] = {&e->lists, &e->x,       &e->normed, &e->qkv,      &e->attention,
+                            &e->ffn,   &e->gated,   &e->last,   &e->logits,   &e->probs,
                             &e->best,  &e->scratch, &e->draws,  &e->plan_live};
     llm_buffer *host[] = {&e->ids,  &e->qo_indptr,    &e->lists_host, &e->embedded,
                           &e->plan, &e->plan_staging, &e->tokens,     &e->logits_host};
@@ -270,8 +270,7 @@ bool llm_engine_step(llm_engine *e, llm_on_token on_token, void *arg, bool *busy
         return true;
     if (!llm_run_step(e, error))
         return false;
-    int32_t *tokens =
-        llm_need_host(e, &e->tokens, e->step.logits_rows, sizeof *tokens, error);
+    int32_t *tokens = llm_need_host(e, &e->tokens, e->step.logits_rows, sizeof *tokens, error);
     if (!tokens || !llm_draw(e, tokens, error) || !hand_out(e, tokens, on_token, arg, error))
         return false;
     *busy = e->n_requests > 0;

@@ -47,8 +47,7 @@ static bool product(llm_engine *e, const llm_weight *w, const float *x, int64_t 
     return llm_ok(bolide_mm_block_quant(e->device.ctx, &a, e->device.stream), error);
 }
 
-static bool norm(llm_engine *e, const float *x, const float *weight, float *out,
-                 llm_error *error) {
+static bool norm(llm_engine *e, const float *x, const float *weight, float *out, llm_error *error) {
     const int64_t d = e->model->d, rows = e->step.rows;
     const bolide_device at = e->device.place;
     view in = view_2d(at, x, BOLIDE_F32, rows, d, d);
@@ -186,9 +185,9 @@ bool llm_plan(llm_engine *e, llm_error *error) {
     a.max_batch_size = s->batch;
     a.max_num_rows = s->rows;
     bolide_sizes sizes;
-    if (!llm_ok(bolide_op_workspace(bolide_op_find("batch_prefill_paged"), e->device.ctx, &a,
-                                    &sizes),
-                error))
+    if (!llm_ok(
+            bolide_op_workspace(bolide_op_find("batch_prefill_paged"), e->device.ctx, &a, &sizes),
+            error))
         return false;
     a.plan = plan_memory(e, &sizes, error);
     const bolide_workspace workspace = workspace_of(e);
@@ -303,8 +302,7 @@ bool llm_forward(llm_engine *e, llm_error *error) {
     if (!norm(e, e->x.data, m->layers[0].attention_norm, e->normed.data, error))
         return false;
     for (int64_t i = 0; i < m->n_layers; i++) {
-        const float *next =
-            i + 1 < m->n_layers ? m->layers[i + 1].attention_norm : m->output_norm;
+        const float *next = i + 1 < m->n_layers ? m->layers[i + 1].attention_norm : m->output_norm;
         if (!layer(e, i, error) || !add_and_norm(e, next, error))
             return false;
     }

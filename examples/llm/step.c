@@ -96,8 +96,7 @@ static void fill_lists(llm_engine *e) {
             l->positions[row] = (int32_t)(request->done + i);
             l->batch_indices[row] = (int32_t)r;
         }
-        memcpy(l->kv_indices + entry, request->pages,
-               (size_t)request->n_pages * sizeof(int32_t));
+        memcpy(l->kv_indices + entry, request->pages, (size_t)request->n_pages * sizeof(int32_t));
         entry += request->n_pages;
         qo[r + 1] = (int32_t)row;
         l->kv_indptr[r + 1] = (int32_t)entry;
@@ -131,8 +130,8 @@ static bool embed(llm_engine *e, llm_error *error) {
         to = llm_need_host(e, &e->embedded, rows * d, sizeof(float), error);
     for (int64_t i = 0; to && i < rows; i++)
         llm_weight_row(&e->model->embedding, ids[i], to + i * d);
-    return to && llm_device_put(&e->device, e->x.data, to, (size_t)(rows * d) * sizeof(float),
-                                error);
+    return to &&
+           llm_device_put(&e->device, e->x.data, to, (size_t)(rows * d) * sizeof(float), error);
 }
 
 static bool send_lists(llm_engine *e, llm_error *error) {

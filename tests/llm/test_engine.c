@@ -87,7 +87,8 @@ static void check_mode(const talk *k, bool exact) {
         const llm_settings s = {
             .page_size = ways[i].page_size, .threads = ways[i].threads, .exact = exact};
         other.limit = MAX_NEW;
-        run_answers(&k->model, &s, i % 2 == 0 ? &k->system : NULL, k->prompts, &greedy, 1, 1, &other, NULL);
+        run_answers(&k->model, &s, i % 2 == 0 ? &k->system : NULL, k->prompts, &greedy, 1, 1,
+                    &other, NULL);
         expect_same(alone, &other, 1, exact ? "exact, alone" : "default, alone");
     }
     for (int64_t pages = 1; pages <= 16; pages += 15) {
@@ -95,8 +96,8 @@ static void check_mode(const talk *k, bool exact) {
         for (size_t i = 0; i < MAX_REQUESTS; i++) {
             together[i].limit = i == 0 ? MAX_NEW : i < 3 ? FEW : LLM_SLOW ? 1 : 4 + i;
         }
-        run_answers(&k->model, &s, pages == 1 ? &k->system : NULL, k->prompts, &greedy, MAX_REQUESTS,
-            (size_t)(pages == 1), together, NULL);
+        run_answers(&k->model, &s, pages == 1 ? &k->system : NULL, k->prompts, &greedy,
+                    MAX_REQUESTS, (size_t)(pages == 1), together, NULL);
         expect_same(alone, together, 3, exact ? "exact, together" : "default, together");
     }
 }
