@@ -23,10 +23,12 @@ typedef struct unit {
     bool split;          /* o has the order of bf16_load_split */
     /* scratch of the lane: [heads][rows][…] for q, o, m, l; of scores a head for tiles */
     float *q, *o, *m, *l, *scores, *keys, *values, *rotated, *cosine, *sine;
+    float *changed_k, *changed_v; /* rows of a block as a variant has them */
     /* of the block at hand */
     int64_t key;
     int n;
     block_view view;
+    int64_t k_dtype, v_dtype; /* of the rows below */
     uint64_t visible[TILE_ROWS_MAX];
     float row_scale[TILE_ROWS_MAX]; /* of each row's scores, with unit */
     /* n keys, n values, then the keys of the next block and copies of the last: of the unit's
@@ -62,6 +64,12 @@ static void spread_scratch(unit *u, unsigned char *lane) {
         u->rotated = take(&lane, BLOCK * u->dq);
         u->cosine = take(&lane, BLOCK * pad16(p->d_qk / 2));
         u->sine = take(&lane, BLOCK * pad16(p->d_qk / 2));
+    }
+    u->k_dtype = u->v_dtype = p->kv_dtype;
+    if (p->hooks) {
+        u->changed_k = take(&lane, BLOCK * u->dq);
+        u->changed_v = take(&lane, BLOCK * u->dv);
+        u->k_dtype = u->v_dtype = BOLIDE_F32;
     }
 }
 

@@ -16,6 +16,10 @@
 #define BOLIDE__ATTN_LENGTHS .flags = BOLIDE_EITHER | BOLIDE_OPTIONAL
 #define BOLIDE__ATTN_OPTION .flags = BOLIDE_OPTIONAL
 
+#define BOLIDE__ATTN_VARIANT_ROW(A)                                                                \
+    BOLIDE_VARIANT_ROW(A, variant, "texts that change logits, mask, q, k, v, out",                 \
+                       BOLIDE__ATTN_OPTION)
+
 /* ---- plan --------------------------------------------------------------------------------- */
 
 #define BOLIDE__ATTN_HEAD_ROWS(A)                                                                  \
@@ -53,13 +57,15 @@
         BOLIDE_I64_ROW(A, max_sequence_kv, BOLIDE_NO_INT, "declared maximum of a length",          \
                        BOLIDE__ATTN_OPTION),                                                       \
         BOLIDE_WORKSPACE_ROW(A, workspace, "memory of the plan's live part and of runs"),          \
-        BOLIDE_PLAN_ROW(A, plan, "memory of the plan")
+        BOLIDE_PLAN_ROW(A, plan, "memory of the plan"),                                            \
+        BOLIDE__ATTN_VARIANT_ROW(A)
 
 /* The fields behind the rows above, from arguments to bolide__attention_problem. */
 #define BOLIDE__ATTN_LOGIT_FIELDS(a)                                                               \
     .kv_layout = (a)->kv_layout, .pos_encoding_mode = (a)->pos_encoding_mode,                      \
     .window_left = (a)->window_left, .logits_soft_cap = (a)->logits_soft_cap,                      \
-    .sm_scale = (a)->sm_scale, .rope_scale = (a)->rope_scale, .rope_theta = (a)->rope_theta
+    .sm_scale = (a)->sm_scale, .rope_scale = (a)->rope_scale, .rope_theta = (a)->rope_theta,       \
+    .variant = (a)->variant
 
 #define BOLIDE__ATTN_OPTION_FIELDS(a)                                                              \
     BOLIDE__ATTN_LOGIT_FIELDS(a),                                                                  \
@@ -110,14 +116,15 @@
         BOLIDE_OUT(A, lse, "n h_q", BOLIDE_F32, "log2 of each row's sum of exp",                   \
                    BOLIDE__ATTN_OPTION),                                                           \
         BOLIDE_WORKSPACE_ROW(A, workspace, "the plan's"),                                          \
-        BOLIDE_PLAN_ROW(A, plan, "made by the plan call")
+        BOLIDE_PLAN_ROW(A, plan, "made by the plan call"), BOLIDE__ATTN_VARIANT_ROW(A)
 
 #define BOLIDE__ATTN_SCALE_FIELDS(a)                                                               \
     .q_scale = (a)->q_scale, .k_scale = (a)->k_scale, .v_scale = (a)->v_scale,                     \
     .o_scale = (a)->o_scale, .q_scale_tensor = (a)->q_scale_tensor,                                \
     .k_scale_tensor = (a)->k_scale_tensor, .v_scale_tensor = (a)->v_scale_tensor,                  \
     .o_scale_tensor = (a)->o_scale_tensor, .lse_base_e = (a)->return_lse_base_on_e,                \
-    .sinks = (a)->sinks, .out = (a)->out, .lse = (a)->lse, .workspace = (a)->workspace
+    .sinks = (a)->sinks, .out = (a)->out, .lse = (a)->lse, .workspace = (a)->workspace,            \
+    .variant = (a)->variant
 
 #define BOLIDE__ATTN_RUN_FIELDS(a)                                                                 \
     BOLIDE__ATTN_SCALE_FIELDS(a), .q = (a)->q, .custom_mask = (a)->custom_mask,                    \
