@@ -125,8 +125,8 @@ static bolide_status compile(const char *name, const char *text, void **library)
     bolide_status status = BOLIDE_OK;
     if (failed < 0) {
         status = bolide__fail_arg(BOLIDE_UNSUPPORTED, name, "variant", "compiler",
-                                  "a C compiler `cc` in PATH, which variants need on the CPU",
-                                  "%s", strerror(errno));
+                                  "a C compiler `cc` in PATH, which variants need on the CPU", "%s",
+                                  strerror(errno));
     } else if (failed) {
         read_log(f.log, log);
         const char *first = strstr(log, "error");

@@ -20,7 +20,16 @@ enum {
 };
 
 /* The bits of the kernels' FLAGS. */
-enum { PAGED = 1, MASKED = 2, CAPPED = 4, ALIBI = 8, WIDE = 16, SPECIAL = 32, ROPE = 64, VARIANT = 256 };
+enum {
+    PAGED = 1,
+    MASKED = 2,
+    CAPPED = 4,
+    ALIBI = 8,
+    WIDE = 16,
+    SPECIAL = 32,
+    ROPE = 64,
+    VARIANT = 256
+};
 
 /* ---- shared memory, the arithmetic of the kernels' structs ------------------------------------
  */

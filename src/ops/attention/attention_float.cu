@@ -2,8 +2,8 @@
 //
 // Attention in float32 arithmetic, for what the tensor cores of attention.cu do not take: float32
 // queries or caches, a 16-bit cache of another type than the queries, head sizes above 256, rotary
-// positions inside the kernel, tiles that are too large for the chip, and custom variants. The items
-// and everything around them are the same.
+// positions inside the kernel, tiles that are too large for the chip, and custom variants. The
+// items and everything around them are the same.
 //
 // A warp has four of the tile's 16 rows; a lane takes two of 64 keys for the logits and every 32nd
 // column for the sums. Keys and values pass through shared memory as float32, CHUNK columns at a

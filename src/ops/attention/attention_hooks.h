@@ -79,9 +79,9 @@ static void change_logits(const unit *u, int64_t r, uint64_t seen, float *x) {
     for (int c = 0; c < BLOCK; c += 16) {
         const mask16 mask = mask_of_bits((uint32_t)(seen >> c) & 0xFFFFu);
         const f32x16 y = f32_load(x + c);
-        f32_store(x + c, hooks->no_softmax ? f32_select(mask, y, f32_zero())
-                                           : f32_select(mask, f32_mul(y, to_2),
-                                                        f32_set(-INFINITY)));
+        f32_store(x + c, hooks->no_softmax
+                             ? f32_select(mask, y, f32_zero())
+                             : f32_select(mask, f32_mul(y, to_2), f32_set(-INFINITY)));
     }
 }
 

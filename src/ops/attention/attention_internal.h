@@ -35,7 +35,7 @@ enum {
     BOLIDE__ATTN_ROPE = 8,
     BOLIDE__ATTN_ALIBI = 16,
     BOLIDE__ATTN_LSE_BASE_E = 32,
-    BOLIDE__ATTN_ITEMS = 64,  /* multi-item scoring */
+    BOLIDE__ATTN_ITEMS = 64,   /* multi-item scoring */
     BOLIDE__ATTN_Q_WIDE = 128, /* CUDA: rows of q allow loads of 8 elements */
     BOLIDE__ATTN_VARIANT = 256
 };
@@ -157,8 +157,8 @@ typedef struct bolide__attention_params {
     int64_t lane_count, lane_bytes;
     int64_t unit_heads; /* key heads that one unit of work takes together; divides h_kv */
     int64_t *next_unit; /* counter that the lanes share */
-    const struct bolide__gemm_kernel *units; /* for many rows of bf16; NULL: f32 */
-    const double *rope_frequency;            /* [d_qk / 2]: rope_theta^(-2i/d_qk) / rope_scale */
+    const struct bolide__gemm_kernel *units;   /* for many rows of bf16; NULL: f32 */
+    const double *rope_frequency;              /* [d_qk / 2]: rope_theta^(-2i/d_qk) / rope_scale */
     const struct bolide__variant_hooks *hooks; /* of a variant; NULL: none */
 } bolide__attention_params;
 

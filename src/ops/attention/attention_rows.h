@@ -57,8 +57,7 @@
         BOLIDE_I64_ROW(A, max_sequence_kv, BOLIDE_NO_INT, "declared maximum of a length",          \
                        BOLIDE__ATTN_OPTION),                                                       \
         BOLIDE_WORKSPACE_ROW(A, workspace, "memory of the plan's live part and of runs"),          \
-        BOLIDE_PLAN_ROW(A, plan, "memory of the plan"),                                            \
-        BOLIDE__ATTN_VARIANT_ROW(A)
+        BOLIDE_PLAN_ROW(A, plan, "memory of the plan"), BOLIDE__ATTN_VARIANT_ROW(A)
 
 /* The fields behind the rows above, from arguments to bolide__attention_problem. */
 #define BOLIDE__ATTN_LOGIT_FIELDS(a)                                                               \

@@ -116,10 +116,9 @@ bolide_status bolide__attention_check_variant(const bolide__call *call, const bo
     if (!v)
         return BOLIDE_OK;
     if (v->size != (int64_t)sizeof *v)
-        return BOLIDE_FAIL_ARG(
-            call, "variant", "size",
-            bolide__text("%lld, that of bolide_variant", (long long)sizeof *v), "%lld",
-            (long long)v->size);
+        return BOLIDE_FAIL_ARG(call, "variant", "size",
+                               bolide__text("%lld, that of bolide_variant", (long long)sizeof *v),
+                               "%lld", (long long)v->size);
     if (v->no_softmax != 0 && v->no_softmax != 1)
         return BOLIDE_FAIL_ARG(call, "variant", "no_softmax", "0 or 1", "%lld",
                                (long long)v->no_softmax);
@@ -227,11 +226,12 @@ bolide_status bolide__attention_variant_text(const bolide__call *call, const bol
 /* ---- functions of the CPU ----------------------------------------------------------------- */
 
 #define BOLIDE__VARIANT_AT_TEXT(name) "int32_t " #name ";\n"
-static const char head[] = "#include <math.h>\n#include <stdint.h>\n"
-                           "typedef struct {\n" BOLIDE__VARIANT_AT_LIST(BOLIDE__VARIANT_AT_TEXT)
-                           "} bolide__variant_at;\n"
-                           "typedef struct { double number; const void *data; } "
-                           "bolide__variant_extra;\n";
+static const char head[] =
+    "#include <math.h>\n#include <stdint.h>\n"
+    "typedef struct {\n" BOLIDE__VARIANT_AT_LIST(
+        BOLIDE__VARIANT_AT_TEXT) "} bolide__variant_at;\n"
+                                 "typedef struct { double number; const void *data; } "
+                                 "bolide__variant_extra;\n";
 #undef BOLIDE__VARIANT_AT_TEXT
 
 /* The loops: elements of x are neighbours in `step`. */
@@ -244,19 +244,18 @@ static const char head[] = "#include <math.h>\n#include <stdint.h>\n"
     "        x[j] = bolide__variant_" hook "(x[j], &a, extra);\n"                                  \
     "    }\n"                                                                                      \
     "}\n"
-static const char tail[] =
-    "#line 1 \"rows\"\n" ROW("logits", "key") ROW("query", "dim") ROW("key", "dim")
-        ROW("value", "dim") ROW("output", "dim")
-    "uint64_t bolide_mask(int n, const bolide__variant_at *at,\n"
-    "                     const bolide__variant_extra *extra) {\n"
-    "    bolide__variant_at a = *at;\n"
-    "    uint64_t bits = 0;\n"
-    "    for (int j = 0; j < n; j++) {\n"
-    "        a.key = at->key + j;\n"
-    "        bits |= (uint64_t)(bolide__variant_mask(&a, extra) != 0) << j;\n"
-    "    }\n"
-    "    return bits;\n"
-    "}\n";
+static const char tail[] = "#line 1 \"rows\"\n" ROW("logits", "key") ROW("query", "dim")
+    ROW("key", "dim") ROW("value", "dim") ROW(
+        "output", "dim") "uint64_t bolide_mask(int n, const bolide__variant_at *at,\n"
+                         "                     const bolide__variant_extra *extra) {\n"
+                         "    bolide__variant_at a = *at;\n"
+                         "    uint64_t bits = 0;\n"
+                         "    for (int j = 0; j < n; j++) {\n"
+                         "        a.key = at->key + j;\n"
+                         "        bits |= (uint64_t)(bolide__variant_mask(&a, extra) != 0) << j;\n"
+                         "    }\n"
+                         "    return bits;\n"
+                         "}\n";
 #undef ROW
 
 static bolide__variant_row *row_of(const bolide_variant *v, int hook, void *library,
