@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# Every operator test and the language-model engine on the GPU, then a part of the operator tests
-# under compute-sanitizer, which is slow: SHARD of them, 0/16 unless given, at each of its tools.
-# PTX_SHARD is the part that also runs as on other chips. Ends with a line of counts.
+# Every operator test, the language-model engine and custom variants on the GPU, then a part of the
+# operator tests under compute-sanitizer, which is slow: SHARD of them, 0/16 unless given, at each of
+# its tools. PTX_SHARD is the part that also runs as on other chips. Ends with a line of counts.
 
 set -u
 cd "$(dirname "$0")/.." || exit 1
@@ -34,6 +34,7 @@ count() {
 
 count "operators on the GPU" "$tests" --backend cuda
 count "the engine on the GPU" build/tests/test_llm_gpu
+count "custom variants" build/tests/test_prop_variant
 # The portable kernels of other chips, as PTX that the driver compiles, under those chips' limits.
 for target in compute_75 compute_80 compute_86 compute_89; do
     count "operators as on $target" "$tests" --target "$target" --shard "${PTX_SHARD:-0/1}"
