@@ -2,7 +2,8 @@
 //
 // Custom variants of attention against float64 loops that have the same formulas as C functions:
 // sigmoid attention, a dilated mask, a bias a head, and changes of q, k, v and out, on the CPU and,
-// where there is one, on a GPU. Then what must be refused.
+// where there is one, on a GPU. Then what must be refused. With --gate their kernels are compiled
+// for every target instead.
 
 #include <bolide/bolide.h>
 
@@ -11,6 +12,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "cuda/compile.h"
+#include "cuda/nvrtc.h"
 #include "device.h"
 #include "prop_variant.h"
 
@@ -29,6 +32,7 @@ static void check(int ok, const char *what) {
 typedef struct place {
     bolide_context *ctx;
     device *gpu; /* NULL: the CPU */
+    int dry;     /* a CUDA context without a device: calls note their kernels only */
     void *held[32];
     int count;
 } place;
@@ -61,7 +65,7 @@ static void release(place *p) {
 static bolide_tensor at_place(const place *p, void *memory, int64_t dtype, int32_t ndim,
                               int64_t *shape) {
     bolide_tensor t = tensor(memory, dtype, ndim, shape);
-    t.device.type = p->gpu ? BOLIDE_CUDA : BOLIDE_CPU;
+    t.device.type = p->gpu || p->dry ? BOLIDE_CUDA : BOLIDE_CPU;
     return t;
 }
 
@@ -183,7 +187,7 @@ static int reserve(place *p, const bolide_op *op, const void *args, call *c) {
 static int plan_it(place *p, const char *name, void *args, const bolide_workspace **w,
                    bolide_plan **plan, call *c) {
     const bolide_op *op = bolide_op_find(name);
-    const bolide_stream stream = p->gpu ? device_stream(p->gpu) : NULL;
+    const bolide_stream stream = device_stream(p->gpu);
     if (!reserve(p, op, args, c))
         return 0;
     *w = &c->w;
@@ -192,7 +196,7 @@ static int plan_it(place *p, const char *name, void *args, const bolide_workspac
 }
 
 static bolide_status run_single(place *p, const data *t, const formula *f, call *c) {
-    const bolide_stream stream = p->gpu ? device_stream(p->gpu) : NULL;
+    const bolide_stream stream = device_stream(p->gpu);
     bolide_single_decode_with_kv_cache_args d;
     bolide_single_prefill_with_kv_cache_args a;
     int bad = bolide_args_init(form_names[SINGLE_DECODE], &d, sizeof d) ||
@@ -228,7 +232,7 @@ static bolide_status run_ragged(place *p, const data *t, const formula *f, call 
     r.v = &c->v;
     r.plan = c->plan;
     return bad ? BOLIDE_INTERNAL
-               : bolide_batch_prefill_ragged_run(p->ctx, &r, p->gpu ? device_stream(p->gpu) : NULL);
+               : bolide_batch_prefill_ragged_run(p->ctx, &r, device_stream(p->gpu));
 }
 
 static bolide_status run_paged(place *p, const data *t, const formula *f, call *c) {
@@ -249,7 +253,7 @@ static bolide_status run_paged(place *p, const data *t, const formula *f, call *
     r.paged_kv_indices = &c->indices;
     r.plan = c->plan;
     return bad ? BOLIDE_INTERNAL
-               : bolide_batch_prefill_paged_run(p->ctx, &r, p->gpu ? device_stream(p->gpu) : NULL);
+               : bolide_batch_prefill_paged_run(p->ctx, &r, device_stream(p->gpu));
 }
 
 static bolide_status run_decode(place *p, const data *t, const formula *f, call *c) {
@@ -268,8 +272,7 @@ static bolide_status run_decode(place *p, const data *t, const formula *f, call 
     r.v_cache = &c->v;
     r.indices = &c->indices;
     r.plan = c->plan;
-    return bad ? BOLIDE_INTERNAL
-               : bolide_batch_decode_run(p->ctx, &r, p->gpu ? device_stream(p->gpu) : NULL);
+    return bad ? BOLIDE_INTERNAL : bolide_batch_decode_run(p->ctx, &r, device_stream(p->gpu));
 }
 
 /* Runs a problem and leaves out and lse in it. */
@@ -404,6 +407,54 @@ static void refusals(place *p) {
     }
 }
 
+/* ---- the compile gate ----------------------------------------------------------------------- */
+
+static void judge(void *arg, const bolide__compile_report *r) {
+    const bolide__resources *u = &r->resources;
+    const int untidy = !strcmp(r->target, "sm_90a") && (u->spill_bytes > 0 || u->stack_bytes > 0);
+    (void)arg;
+    passed += r->status == BOLIDE_OK && !untidy;
+    failed += r->status != BOLIDE_OK || untidy;
+    if (r->status != BOLIDE_OK || untidy)
+        printf("FAILED: %s: %s: %d bytes spilled %s\n", r->target, r->spec, u->spill_bytes,
+               r->message);
+}
+
+static int knows(const bolide__nvrtc *nvrtc, const char *name) {
+    bolide__target target;
+    int known = 0;
+    for (int i = 0; bolide__target_parse(name, &target) && i < nvrtc->arch_count; i++)
+        known |= nvrtc->archs[i] == target.arch;
+    return known;
+}
+
+/* Compiles every formula for every target that the NVRTC at hand knows, without a GPU. */
+static void gate(void) {
+    static const char *const targets[] = {"sm_75",  "sm_80",   "sm_86",   "sm_89",
+                                          "sm_90a", "sm_100a", "sm_103a", "sm_120a"};
+    const bolide__nvrtc *nvrtc = bolide__nvrtc_try();
+    for (size_t i = 0; i < sizeof targets / sizeof targets[0]; i++) {
+        place p = {.dry = 1};
+        if (!nvrtc || !knows(nvrtc, targets[i])) {
+            skipped++;
+            printf("skipped: %s: no NVRTC that knows it\n", targets[i]);
+            continue;
+        }
+        check(bolide__cuda_context_dry(targets[i], &p.ctx) == BOLIDE_OK, targets[i]);
+        for (size_t f = 0; f < sizeof formulas / sizeof formulas[0]; f++) {
+            data t;
+            draw(&t, PAGED, 1);
+            t.bf16 = 0, t.causal = 1;
+            check(run(&p, &t, &formulas[f]) == BOLIDE_OK, formulas[f].name);
+            drop(&t);
+        }
+        (void)!bolide__cuda_compile_noted(p.ctx, 0, judge, NULL);
+        bolide_context_destroy(p.ctx);
+    }
+}
+
+/* ---- the program ---------------------------------------------------------------------------- */
+
 static int has_compiler(place *p) {
     data t;
     draw(&t, SINGLE_PREFILL, 1);
@@ -417,12 +468,10 @@ static void skip(const char *why) {
     printf("skipped: %s\n", why);
 }
 
-int main(int argc, char **argv) {
+static void both_backends(void) {
     place cpu = {0}, gpu = {0};
     char error[256];
     int bad;
-    state = argc > 1 ? strtoull(argv[1], NULL, 10) : 0x9e3779b97f4a7c15u ^ (uint64_t)time(NULL);
-    printf("state %llu\n", (unsigned long long)state);
     if (has_compiler(&cpu)) {
         all_formulas(&cpu, "CPU");
         refusals(&cpu);
@@ -438,6 +487,18 @@ int main(int argc, char **argv) {
     }
     device_close(gpu.gpu);
     bolide_context_destroy(gpu.ctx);
+}
+
+int main(int argc, char **argv) {
+    const int is_gate = argc > 1 && !strcmp(argv[1], "--gate");
+    state = 0x9e3779b97f4a7c15u ^ (uint64_t)time(NULL);
+    if (argc > 1 && !is_gate)
+        state = strtoull(argv[1], NULL, 10);
+    printf("state %llu\n", (unsigned long long)state);
+    if (is_gate)
+        gate();
+    else
+        both_backends();
     printf("%d passed, %d failed, %d skipped\n", passed, failed, skipped);
     return failed > 0;
 }
