@@ -176,8 +176,9 @@ static void check_batches(const llm_model *model, const char *name) {
                         &graphs);
             CHECK(graphs.captured == 0 && graphs.replayed == 0);
         }
-        run_answers(model, &replay, NULL, prompts, &sampler[way % 2], REQUESTS, way / 2 * 3,
-                    together, &graphs);
+        /* The last way stores the beginning of the longest prompt once, for it to share. */
+        run_answers(model, &replay, way == 3 ? &prompts[1] : NULL, prompts, &sampler[way % 2],
+                    REQUESTS, way / 2 * 3, together, &graphs);
         expect_same(alone, together, REQUESTS, name);
         CHECK(graphs.captured > 0 && graphs.replayed > 0);
     }
