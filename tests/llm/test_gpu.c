@@ -140,7 +140,7 @@ static void check_text(const llm_model *model, const char *name) {
     answer cpu[N], gpu[N];
     random_prompts(model, prompts, N);
     for (int exact = 0; exact <= 1; exact++) {
-        const llm_settings on_cpu = {.page_size = 16, .exact = exact};
+        const llm_settings on_cpu = {.page_size = 16, .threads = 2, .exact = exact};
         const llm_settings on_gpu = {.page_size = 16, .exact = exact, .gpu = true};
         for (size_t i = 0; i < N; i++) {
             cpu[i].limit = gpu[i].limit = MAX_NEW / 2;
@@ -254,7 +254,7 @@ static void filters(void) {
 static void check_answer(const llm_model *model, const tokenizer *t) {
     static const char question[] = "What is the capital of France?";
     const chat_message message = {"user", question, strlen(question)};
-    const llm_settings on_cpu = {.page_size = 16};
+    const llm_settings on_cpu = {.page_size = 16, .threads = 2};
     const llm_settings on_gpu = {.page_size = 16, .gpu = true};
     const llm_settings modes[] = {{.page_size = 16, .gpu = true, .exact = true}, on_gpu};
     const llm_sampler greedy = {.top_p = 1};
