@@ -162,6 +162,8 @@ static const char *const batch_prefill_ragged_cases[] = {
     "batch_prefill_ragged x=f32 d=80 h_q=6 h_kv=1 causal=1 window_left=30 sinks=given lse=given",
     "batch_prefill_ragged x=f32 custom_mask=given lse=given",
     "batch_prefill_ragged x=f32 causal=1 token_pos_in_items_ptr=given lse=given max=300",
+    "batch_prefill_ragged x=f32 token_pos_in_items_ptr=given max_item_len_ptr=given causal=1 "
+    "max=99",
     "batch_prefill_ragged x=f32 fixed_split_size=64,100 causal=1 max=500",
     "batch_prefill_ragged x=bf16 q.pad=64 k.pad=64 v.pad=32 causal=1", /* a fused projection */
     "batch_prefill_ragged b=1 len=20 q_len=10 q.shape=12:4:64 out.shape=12:4:64 "
