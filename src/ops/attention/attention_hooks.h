@@ -47,8 +47,8 @@ static void change_rows(const unit *u, bolide__variant_row *hook, int64_t d, con
 
 static void change_block(unit *u) {
     const bolide__attention_params *p = u->p;
-    change_rows(u, p->hooks->key, p->d_qk, u->row, u->changed_k, u->dq);
-    change_rows(u, p->hooks->value, p->d_vo, u->v, u->changed_v, u->dv);
+    change_rows(u, p->hooks->key, p->d_qk, u->row, u->own_k, u->dq);
+    change_rows(u, p->hooks->value, p->d_vo, u->v, u->own_v, u->dv);
 }
 
 /* Takes the keys that the variant's mask hides out of what the rows see. */
