@@ -117,10 +117,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
     const bool two = c + other < (int)part.d;
     const from_elem *in =
         static_cast<const from_elem *>(part.in) + token * part.in_n + head * part.in_h + c;
-    if (FEW && there) {
-        prefetch(in);
+    if (there && (FEW || begins_early())) {
+        prefetch_line(in);
         if (two)
-            prefetch(in + other);
+            prefetch_line(in + other);
     }
     wait_for_previous_kernel();
     if (!there)
