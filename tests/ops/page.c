@@ -33,8 +33,6 @@ static const char *const append_paged_kv_cache_cases[] = {
     "append_paged_kv_cache b=0 append_key=f16 k_cache=f16",
     "append_paged_kv_cache len=0:0 append_key=f16 k_cache=f16",
     "append_paged_kv_cache b=300 max=40 page=16 h_kv=8 d=128 append_key=bf16 k_cache=bf16",
-    "append_paged_kv_cache b=3 len=1500 append=1400 page=16 h_kv=8 d_qk=128 d_vo=64,128 "
-    "append_key=bf16 k_cache=bf16 kv_layout=NHD,HND", /* more than stays in L2 */
     "append_paged_kv_cache kv_layout=NHD,HND append_key=bf16 k_cache=bf16 append_key.pad=8 "
     "append_value.pad=3 k_cache.pad=5 v_cache.pad=8",
     "append_paged_kv_cache append_key=f32 k_cache=f16,bf16 d=1,7,16,100 kv_layout=NHD,HND",
@@ -55,8 +53,6 @@ static const char *const append_paged_mla_kv_cache_cases[] = {
     "kpe_cache=f32",
     "append_paged_mla_kv_cache d_ckv=512 d_kpe=64 append_ckv=bf16 append_kpe=bf16 "
     "ckv_cache=f8_e4m3fn kpe_cache=f8_e4m3fn b=20",
-    "append_paged_mla_kv_cache b=2 len=5000 append=4999 page=64 d_ckv=512 d_kpe=64 append_ckv=bf16 "
-    "append_kpe=bf16 ckv_cache=bf16 kpe_cache=bf16",
     "append_paged_mla_kv_cache append_ckv=bf16 ckv_cache=bf16 append_kpe=none kpe_cache=none",
     "append_paged_mla_kv_cache append_kpe=f16 kpe_cache=f16 append_ckv=none ckv_cache=none",
     "append_paged_mla_kv_cache append_ckv=bf16 append_kpe=bf16 ckv_cache=bf16 kpe_cache=bf16 "

@@ -125,18 +125,6 @@ __forceinline__ void prefetch(const void *address) {
     asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
 }
 
-/* The same by one thread a line, for neighbours that ask for 16 bytes each. */
-__forceinline__ void prefetch_line(const void *address) {
-    if (reinterpret_cast<uintptr_t>(address) % 128 < 16)
-        prefetch(address);
-}
-
-/* Whether this block may begin while the previous kernel is still under way. Its inputs had better
- * be asked for before the wait, for the memory has little to do then. */
-__forceinline__ bool begins_early() {
-    return blockIdx.x < 2048;
-}
-
 /* Makes the compiler forget where a value comes from. Floats that were unpacked from it earlier are
  * then unpacked again instead of being kept, which takes twice the registers. */
 template <class P> __forceinline__ void forget_origin(P &value) {

@@ -95,9 +95,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
     const input_t *from =
         static_cast<const input_t *>(p.input.data) + row_offset(p.input, at.row, p.h) + c;
     const bool there = at.row < p.rows;
-    if (there && (FEW || begins_early())) {
-        prefetch_line(from);
-        prefetch_line(from + p.d);
+    if (FEW && there) {
+        prefetch(from);
+        prefetch(from + p.d);
     }
     wait_for_previous_kernel();
     if (!there)

@@ -80,12 +80,10 @@ void prefetch_states(const bolide__merge_params &p, int64_t row, int lane) {
     if (row >= p.rows || lane * VEC >= p.d)
         return;
     const int64_t n = quotient(row, p.h), h = row - n * p.h;
-    prefetch_line(static_cast<const elem *>(p.v) + n * p.v_n + h * p.v_h + lane * VEC);
-    prefetch_line(static_cast<const elem *>(p.v_b) + n * p.v_b_n + h * p.v_b_h + lane * VEC);
-    if (lane == 0) {
-        prefetch(p.s + n * p.s_n + h * p.s_h);
-        prefetch(p.s_b + n * p.s_b_n + h * p.s_b_h);
-    }
+    prefetch(static_cast<const elem *>(p.v) + n * p.v_n + h * p.v_h + lane * VEC);
+    prefetch(static_cast<const elem *>(p.v_b) + n * p.v_b_n + h * p.v_b_h + lane * VEC);
+    prefetch(p.s + n * p.s_n + h * p.s_h);
+    prefetch(p.s_b + n * p.s_b_n + h * p.s_b_h);
 }
 
 /* A row's values are asked for before its weights are known. */
@@ -170,7 +168,7 @@ __launch_bounds__(THREADS, TWO &&ONE &&VEC * sizeof(elem) == 16 ? RESIDENT_THREA
     release_next_kernel();
     const int lane = threadIdx.x % LANES;
     const int64_t first = (int64_t)blockIdx.x * GROUPS + threadIdx.x / LANES;
-    if (TWO && (FEW || begins_early()))
+    if constexpr (TWO && FEW)
         prefetch_states(p, first, lane);
     wait_for_previous_kernel();
     if constexpr (TWO)

@@ -10,7 +10,8 @@
 #include "ops/gemm/gemm_device.h"
 #include "ops/gemm/gemm_internal.h"
 
-enum { FEW_ROWS = 16, MOST_BATCH = 65535, STAGES = 4 };
+/* mm_few.cu reads all of a for every 16 columns, which beyond 8 rows costs more than a tile does. */
+enum { FEW_ROWS = 16, FEW_ROWS_WGMMA = 8, MOST_BATCH = 65535, STAGES = 4 };
 
 /* What the memory of the operands and the result allows. */
 typedef struct access {
@@ -116,21 +117,29 @@ static plan tiled(const bolide__mm_params *p, int64_t batch, int32_t rows, int32
     return t;
 }
 
-/* A tile of 128 columns takes a little more than half the time of one of 256. Tiles that leave
- * multiprocessors idle are shared by as many blocks as there is room for, as long as each has
- * enough slices to fill its ring. */
-static plan plan_of(const bolide__mm_params *p, int64_t batch, int64_t sm_count) {
-    enum { FEWEST_SLICES = 4, MOST_BLOCKS = 8 };
+/* Blocks that share a tile, as many as there is room for, as long as each has enough slices to fill
+ * its ring. */
+static void share(const bolide__mm_params *p, int64_t most_blocks, plan *t) {
+    enum { FEWEST_SLICES = 4, MOST_SHARERS = 8 };
     const int64_t slices = (p->k + BOLIDE__MM_SM90_BK - 1) / BOLIDE__MM_SM90_BK;
-    plan t = tiled(p, batch, p->m <= 64 ? 64 : 128, 128);
+    while (t->cluster < MOST_SHARERS && 2 * t->cluster * t->tiles <= most_blocks &&
+           slices >= 2 * t->cluster * FEWEST_SLICES)
+        t->cluster *= 2;
+}
+
+/* A tile of 128 columns takes a little more than half the time of one of 256. */
+static plan plan_of(const bolide__mm_params *p, int64_t batch, int64_t sm_count) {
+    plan t = tiled(p, batch, p->m <= 64 ? 64 : 128, p->m <= 128 ? 64 : 128);
+    if (p->m <= 128) {
+        share(p, sm_count, &t);
+        return t;
+    }
     const plan wide = tiled(p, batch, 128, 256);
     const int64_t waves = (t.tiles + sm_count - 1) / sm_count;
     const int64_t wide_waves = (wide.tiles + sm_count - 1) / sm_count;
-    if (p->m > 64 && 16 * wide_waves <= 9 * waves)
+    if (16 * wide_waves <= 9 * waves)
         return wide;
-    while (t.cluster < MOST_BLOCKS && 2 * t.cluster * t.tiles <= sm_count &&
-           slices >= 2 * t.cluster * FEWEST_SLICES)
-        t.cluster *= 2;
+    share(p, sm_count, &t);
     return t;
 }
 
@@ -169,17 +178,19 @@ static bool fill_sm90(const bolide__call *call, const bolide__mm_params *p, int6
 
 static bolide_status launch_sm90(const bolide__call *call, const bolide__spec *dtypes,
                                  const plan *t, int pieces, const bolide__mm_sm90_params *q) {
-    const int64_t blocks = t->tiles * t->cluster, most = bolide__cuda_limits_of(call->ctx)->sm_count;
+    const int64_t sm_count = bolide__cuda_limits_of(call->ctx)->sm_count;
+    const int64_t blocks = t->tiles * t->cluster, most = t->columns == 64 ? 2 * sm_count : sm_count;
     bolide__spec s = *dtypes;
     s.source = "gemm/mm_sm90.cu";
     s.function = "bolide_mm_sm90";
     bolide__spec_add(&s, "BM", t->rows);         /* 2 values */
-    bolide__spec_add(&s, "BN", t->columns);      /* 2 values with BM 128 */
-    bolide__spec_add(&s, "CLUSTER", t->cluster); /* 4 values with BN 128 */
+    bolide__spec_add(&s, "BN", t->columns);      /* 3 values with BM 128 */
+    bolide__spec_add(&s, "CLUSTER", t->cluster); /* 4 values with BN 64, 128 */
     bolide__spec_add(&s, "PIECES", pieces);
+    const int32_t ring = t->columns == 64 ? BOLIDE__MM_SM90_SMALL_BYTES : BOLIDE__MM_SM90_BYTES;
     const bolide__grid g = {.x = t->cluster > 1 || blocks < most ? blocks : most,
                             .block = BOLIDE__MM_SM90_THREADS,
-                            .shared = BOLIDE__MM_SM90_BYTES + BOLIDE__MM_SM90_BARRIERS,
+                            .shared = ring + BOLIDE__MM_SM90_BARRIERS,
                             .cluster = t->cluster,
                             .dependent = 1};
     return bolide__cuda_launch(call, &s, &g, q, sizeof *q);
@@ -192,13 +203,14 @@ bolide_status bolide__mm_cuda(const bolide__call *call, const bolide_tensor *a,
                               const bolide_tensor *out) {
     bolide__mm_params p = params_of(a, b, bias, out);
     const access x = access_of(&p, bolide__elem_bytes(out));
-    const int few = p.m <= FEW_ROWS && x.fast_a && x.fast_b && !x.by_n && p.k > 0 &&
+    const int wgmma = bolide__cuda_has_wgmma(call->ctx);
+    const int few = p.m <= (wgmma ? FEW_ROWS_WGMMA : FEW_ROWS) && x.fast_a && x.fast_b && !x.by_n && p.k > 0 &&
                     !call->ctx->batch_invariant;
     const int64_t batches = a->ndim == 3 ? a->shape[0] : 1;
     bolide__spec s = BOLIDE_SPEC(NULL, NULL);
     add_dtypes(&s, a, bias, out);
     if (!few && x.fast_a && x.fast_b && !x.by_n && p.m > 0 && p.n > 0 && p.k > 0 && batches > 0 &&
-        !call->ctx->batch_invariant && bolide__cuda_has_wgmma(call->ctx)) {
+        !call->ctx->batch_invariant && wgmma) {
         const plan t = plan_of(&p, batches, bolide__cuda_limits_of(call->ctx)->sm_count);
         bolide__mm_sm90_params q;
         if (fill_sm90(call, &p, bolide__bit(a), batches, &t, &q))

@@ -31,16 +31,26 @@ constexpr int64_t DT = SPEC_DT;        /* F16, BF16 */
 constexpr int64_t OUT = SPEC_OUT;      /* F16, BF16, F32 */
 constexpr int64_t BIAS = SPEC_BIAS;    /* the same; 0: none */
 constexpr int BM = SPEC_BM;            /* 64, 128 */
-constexpr int BN = SPEC_BN;            /* 128, 256 */
+constexpr int BN = SPEC_BN;            /* 64, 128, 256 */
 constexpr int CLUSTER = SPEC_CLUSTER;  /* 1, 2, 4, 8 */
 constexpr bool PIECES = SPEC_PIECES;   /* rows of out can be stored 16 bytes at a time */
 constexpr int BK = BOLIDE__MM_SM90_BK; /* 128 bytes */
 constexpr int COMPUTERS = 256, THREADS = BOLIDE__MM_SM90_THREADS;
 constexpr int STAGE_A = BM * 128, STAGE_B = BN * 128;
-constexpr int STAGES = BOLIDE__MM_SM90_BYTES / (STAGE_A + STAGE_B); /* 4, 6, 8 */
+/* Small tiles leave room for the blocks of the next launch. */
+constexpr bool SMALL = BN == 64;
+constexpr int RING = SMALL ? BOLIDE__MM_SM90_SMALL_BYTES : BOLIDE__MM_SM90_BYTES;
+constexpr int STAGES = RING / (STAGE_A + STAGE_B); /* 4, 6, 8 */
 constexpr int COLUMNS = BM == 64 ? BN / 2 : BN;                     /* of a warpgroup */
 constexpr int SUMS = COLUMNS / 2;
 constexpr int GROUP = 16; /* rows of tiles that are worked on side by side */
+
+/* Products with 32 columns of B, for halves of a small tile. */
+// clang-format off
+#define BOLIDE__R_16 BOLIDE__R0 ", " BOLIDE__R1
+#define BOLIDE__F_16(d) BOLIDE__F8(d, 0), BOLIDE__F8(d, 8)
+BOLIDE__WGMMA(32, 16, "16", "17", "18", "19", "20")
+// clang-format on
 
 using elem = element<DT>::type;
 using out_t = element<OUT>::type;
@@ -62,7 +72,7 @@ struct shared_memory {
     };
     barrier full[STAGES], empty[STAGES];
 };
-static_assert(sizeof(shared_memory) <= BOLIDE__MM_SM90_BYTES + BOLIDE__MM_SM90_BARRIERS,
+static_assert(sizeof(shared_memory) <= RING + BOLIDE__MM_SM90_BARRIERS,
               "as much as the host asks for");
 
 extern __shared__ __align__(1024) uint8_t dynamic[];
@@ -91,6 +101,17 @@ range slices_of(const params &p) {
     const int rank = cluster_rank<CLUSTER>();
     return {(int)((int64_t)p.slices * rank / CLUSTER),
             (int)((int64_t)p.slices * (rank + 1) / CLUSTER)};
+}
+
+/* Asks for as much of b as the L2 has room for, so that the memory is busy before the last kernel is
+ * over. */
+void prefetch_columns(const params &p) {
+    constexpr int64_t room = 32 << 20;
+    const range k = slices_of(p);
+    const tile t = tile_of(p, blockIdx.x / CLUSTER);
+    const int count = (int)smaller<int64_t>(k.end - k.begin, room / ((int64_t)gridDim.x * STAGE_B));
+    for (int i = 0; i < count; i++)
+        prefetch_box(p.b, (k.begin + i) * BK, t.n, t.batch * p.step_b, 0);
 }
 
 void load_tiles(const params &p, shared_memory &s) {
@@ -283,7 +304,7 @@ void compute_tiles(const params &p, shared_memory &s) {
     }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, 1)
+extern "C" __global__ void __launch_bounds__(THREADS, SMALL ? 2 : 1)
     bolide_mm_sm90(const __grid_constant__ bolide__mm_sm90_params p) {
     shared_memory &s = *reinterpret_cast<shared_memory *>(dynamic);
     release_next_kernel();
@@ -296,10 +317,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         }
         fence_barrier_init();
     }
+    if (SMALL && threadIdx.x == 0)
+        prefetch_columns(p);
     __syncthreads();
     wait_for_previous_kernel();
     if (threadIdx.x < 128) {
-        give_registers<24>();
+        if constexpr (!SMALL)
+            give_registers<24>();
         if (threadIdx.x == 0)
             load_tiles(p, s);
         __syncwarp();
@@ -308,7 +332,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
             cluster_sync<CLUSTER>();
         }
     } else {
-        take_registers<240>();
+        if constexpr (!SMALL)
+            take_registers<240>();
         compute_tiles(p, s);
         if constexpr (CLUSTER > 1) {
             /* One tile a cluster. A block must not leave while another reads its sums. */

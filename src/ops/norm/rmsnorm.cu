@@ -187,23 +187,16 @@ void finish_chunk(const bolide__rmsnorm_params &p, const row_pointers &row, int6
     write_row(row.out, i, d, pack_floats<out_t>(x));
 }
 
-void ask(const void *address) {
-    if constexpr (FEW)
-        prefetch(address);
-    else
-        prefetch_line(address);
-}
-
 /* Asks for a row and the weight ahead of time. */
 void prefetch_row(const bolide__rmsnorm_params &p, const row_pointers &row, int thread) {
 #pragma unroll
     for (int k = 0; k < PER; k++) {
         const int64_t at = (int64_t)(thread + k * THREADS) * CHUNK;
         if (at < p.d) {
-            ask(row.input + at);
-            ask(static_cast<const weight_t *>(p.weight) + at);
+            prefetch(row.input + at);
+            prefetch(static_cast<const weight_t *>(p.weight) + at);
             if constexpr (RESIDUAL != 0)
-                ask(row.residual + at);
+                prefetch(row.residual + at);
         }
     }
 }
@@ -217,7 +210,7 @@ void row_in_registers(const bolide__rmsnorm_params &p, float *scratch) {
     const int64_t number = (int64_t)blockIdx.x * ROWS + threadIdx.x / THREADS;
     const row_pointers row = row_at(p, number < p.rows ? number : 0);
     const int64_t d = number < p.rows ? p.d : 0;
-    if (FEW || begins_early())
+    if constexpr (FEW)
         prefetch_row(p, row, thread);
     wait_for_previous_kernel();
 

@@ -208,52 +208,13 @@ static int64_t load_width(const bolide__append_params *p) {
     return (int64_t)(bits & -bits);
 }
 
-/* Tokens of a block of append_rows.cu; 0 if rows of a token are not for it. */
-static int64_t tokens_of_block(const bolide__call *call, bolide__append_params *p) {
-    enum { BLOCK_BYTES = 32 << 10, MOST_TOKENS = 16 };
-    const int64_t bytes = bolide__dtype_bytes(p->source_dtype);
-    if (bolide__cuda_limits_of(call->ctx)->arch < 90 || p->source_dtype != p->cache_dtype)
-        return 0;
-    for (int i = 0; i < 2; i++) {
-        const bolide__append_side *s = &p->side[i];
-        p->row_bytes[i] = s->source ? p->h * s->d * bytes : 0;
-        if (!s->source)
-            continue;
-        const bool contiguous = p->h == 1 || (s->source_h == s->d && s->cache_head == s->d);
-        const uint64_t steps = (uint64_t)(s->source_n | s->cache_page | s->cache_slot);
-        const uint64_t bits = (uintptr_t)s->source | (uintptr_t)s->cache |
-                              (uint64_t)p->row_bytes[i] | steps * (uint64_t)bytes;
-        if (!contiguous || bits % 16 != 0)
-            return 0;
-    }
-    p->elem_bytes = bytes;
-    const int64_t row = p->row_bytes[0] + p->row_bytes[1];
-    int64_t tokens = MOST_TOKENS;
-    while (tokens && tokens * row > BLOCK_BYTES)
-        tokens /= 2;
-    return row ? tokens : 0;
-}
-
-static bolide_status launch_rows(const bolide__call *call, const bolide__append_params *p,
-                                 int64_t tokens) {
-    bolide__spec s = BOLIDE_SPEC("page/append_rows.cu", "bolide_append_rows");
-    bolide__spec_add(&s, "TOKENS", tokens); /* 5 values */
-    const bolide__grid g = {.x = (p->nnz + tokens - 1) / tokens,
-                            .block = 32,
-                            .shared = (int32_t)(tokens * (p->row_bytes[0] + p->row_bytes[1])),
-                            .dependent = 1};
-    return bolide__cuda_launch(call, &s, &g, p, sizeof *p);
-}
-
 static bolide_status append_cuda(const bolide__call *call, bolide__append_params *p) {
     enum { THREADS = 256 };
     const int64_t width = load_width(p), vecs = p->h * (p->side[0].d + p->side[1].d) / width;
     const int64_t bytes =
         bolide__dtype_bytes(p->source_dtype) + bolide__dtype_bytes(p->cache_dtype);
     const int few = bolide__is_few(p->nnz * vecs * width * bytes);
-    const int64_t per = few ? 1 : 2, tokens = few ? 0 : tokens_of_block(call, p);
-    if (tokens)
-        return launch_rows(call, p, tokens);
+    const int64_t per = few ? 1 : 2;
     p->threads = (vecs + per - 1) / per;
     bolide__spec s = BOLIDE_SPEC("page/append.cu", "bolide_append");
     bolide__spec_add(&s, "FROM", p->source_dtype); /* 5 values */

@@ -72,13 +72,13 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         to[k] = h * s.cache_head + c;
     }
     const bool there = token < p.nnz;
-    if (there && (FEW || begins_early())) {
+    if (FEW && there) {
         prefetch(p.batch_indices + token);
         prefetch(p.positions + token);
 #pragma unroll
         for (int k = 0; k < PER; k++) {
             if (at.column + k * threads < all_vecs)
-                prefetch_line(from[k]);
+                prefetch(from[k]);
         }
     }
     wait_for_previous_kernel();

@@ -31,9 +31,7 @@ typedef struct bolide__append_params {
     int64_t h;
     int64_t source_dtype, cache_dtype;
     bolide__append_side side[2]; /* key and value, or ckv and kpe */
-    int64_t threads;             /* of append.cu: of a token */
-    int64_t row_bytes[2];        /* of append_rows.cu: of a token on each side */
-    int64_t elem_bytes;          /* likewise */
+    int64_t threads;             /* of the device kernel: of a token */
 } bolide__append_params;
 
 typedef struct bolide__concat_params {

@@ -188,18 +188,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
     const int heads = index < end ? (int)(p.side[0].h + p.side[1].h) : 0;
     const channels c = channels_of(p, (int)(at.column - group * items));
     const int64_t token = first + at.row;
-    if (FEW || begins_early()) {
-        if (p.pos_ids && index < end && at.column % 32 == 0)
+    if constexpr (FEW) {
+        if (p.pos_ids && index < end)
             prefetch(static_cast<const char *>(p.pos_ids) + token * (p.pos_is_i64 ? 8 : 4));
 #pragma unroll
         for (int k = 0; k < HEADS; k++) {
             const int head = (int)group + k * groups;
-            if (head < heads) {
-                const elem *in = static_cast<const elem *>(head_of<false>(p, token, head)) + c.c;
-                prefetch_line(in);
-                if (PARTS == 2 && c.turned)
-                    prefetch_line(in + c.other);
-            }
+            if (head < heads)
+                prefetch(static_cast<const elem *>(head_of<false>(p, token, head)) + c.c);
         }
     }
     wait_for_previous_kernel();
