@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Requests for contiguous bytes to the copy engine (9.0 and up): one thread asks for any multiple of
-// 16 bytes at an address that is one.
+// Requests for contiguous bytes to the copy engine (9.0 and up): one thread asks for any multiple
+// of 16 bytes at an address that is one.
 
 #ifndef BOLIDE_CUDA_DEVICE_BULK_CUH
 #define BOLIDE_CUDA_DEVICE_BULK_CUH

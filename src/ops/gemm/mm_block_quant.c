@@ -174,8 +174,9 @@ static bolide_status block_quant_cuda(const bolide__call *call) {
     bolide__spec_add(&s, "CHUNKS", p.m == 1 && p.k > CHUNK ? 4 : 1);
     p.tiles_m = (p.m + tile_m - 1) / tile_m;
     const int64_t columns = warps * tile_n;
-    const bolide__grid g = {
-        .x = p.tiles_m * ((p.n + columns - 1) / columns), .block = (int32_t)warps * 32, .dependent = 1};
+    const bolide__grid g = {.x = p.tiles_m * ((p.n + columns - 1) / columns),
+                            .block = (int32_t)warps * 32,
+                            .dependent = 1};
     return bolide__cuda_launch(call, &s, &g, &p, sizeof p);
 }
 

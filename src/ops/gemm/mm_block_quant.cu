@@ -31,9 +31,9 @@ constexpr int FORMAT = SPEC_FORMAT;
 constexpr int PLANES = SPEC_PLANES; /* of rounded activations, for blocks only; 0: floats */
 constexpr bool ROUNDED = PLANES > 0;
 constexpr int64_t IN = SPEC_IN, OUT = SPEC_OUT, BIAS = SPEC_BIAS;
-constexpr int ALIGN = SPEC_ALIGN; /* 1, 2, 4 */
-constexpr int TM = SPEC_TM;       /* 1, 4, 8 */
-constexpr int TN = SPEC_TN;       /* 1, 2, 4 */
+constexpr int ALIGN = SPEC_ALIGN;   /* 1, 2, 4 */
+constexpr int TM = SPEC_TM;         /* 1, 4, 8 */
+constexpr int TN = SPEC_TN;         /* 1, 2, 4 */
 constexpr int CHUNKS = SPEC_CHUNKS; /* of 32 blocks in shared memory: 1, 4 */
 constexpr int WARPS = TM == 1 ? 8 : 4, THREADS = WARPS * 32;
 constexpr int BLOCK = 32;
@@ -203,8 +203,7 @@ void stage_f32(const bolide__blocks_params &p, activations (&s)[CHUNKS], int64_t
 
 /* Four lanes have a block. Below the least magnitude it counts as 0: MOST / max would overflow. Two
  * planes are q = 255 high + low; 255 is odd, so no q lies halfway between two multiples of it. */
-void stage_rounded(const bolide__blocks_params &p, activations (&s)[CHUNKS], int64_t m,
-                   int64_t k) {
+void stage_rounded(const bolide__blocks_params &p, activations (&s)[CHUNKS], int64_t m, int64_t k) {
     constexpr float least = 0x1p-110f, largest = PLANES == 2 ? 255.0f * 127 + 127 : 127.0f;
 #pragma unroll 2
     for (int i = threadIdx.x; i < CHUNKS * TM * 128; i += THREADS) {

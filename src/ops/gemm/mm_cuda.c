@@ -10,7 +10,8 @@
 #include "ops/gemm/gemm_device.h"
 #include "ops/gemm/gemm_internal.h"
 
-/* mm_few.cu reads all of a for every 16 columns, which beyond 8 rows costs more than a tile does. */
+/* mm_few.cu reads all of a for every 16 columns, which beyond 8 rows costs more than a tile does.
+ */
 enum { FEW_ROWS = 16, FEW_ROWS_WGMMA = 8, MOST_BATCH = 65535, STAGES = 4 };
 
 /* What the memory of the operands and the result allows. */
@@ -144,8 +145,9 @@ static plan plan_of(const bolide__mm_params *p, int64_t batch, int64_t sm_count)
 }
 
 /* [batch, rows, k] in boxes of so many rows; a batch stride of 0 is one matrix for all. */
-static bool encode(const bolide__call *call, const void *data, int64_t dtype, const int64_t shape[3],
-                   const int64_t stride[2], int32_t rows, bolide__tensor_map *map) {
+static bool encode(const bolide__call *call, const void *data, int64_t dtype,
+                   const int64_t shape[3], const int64_t stride[2], int32_t rows,
+                   bolide__tensor_map *map) {
     const int64_t batch = stride[0] ? shape[0] : 1;
     const bolide__tensor_box box = {.data = data,
                                     .dtype = dtype,
@@ -171,8 +173,7 @@ static bool fill_sm90(const bolide__call *call, const bolide__mm_params *p, int6
     };
     q->mm.tiles_m = t->tiles_m;
     return t->tiles * t->cluster <= INT32_MAX && p->m <= INT32_MAX / 2 && p->n <= INT32_MAX / 2 &&
-           p->k <= INT32_MAX / 2 &&
-           encode(call, p->a, dtype, a_shape, a_stride, t->rows, &q->a) &&
+           p->k <= INT32_MAX / 2 && encode(call, p->a, dtype, a_shape, a_stride, t->rows, &q->a) &&
            encode(call, p->b, dtype, b_shape, b_stride, t->columns, &q->b);
 }
 
@@ -196,7 +197,8 @@ static bolide_status launch_sm90(const bolide__call *call, const bolide__spec *d
     return bolide__cuda_launch(call, &s, &g, q, sizeof *q);
 }
 
-/* ---- the choice -------------------------------------------------------------------------------- */
+/* ---- the choice --------------------------------------------------------------------------------
+ */
 
 bolide_status bolide__mm_cuda(const bolide__call *call, const bolide_tensor *a,
                               const bolide_tensor *b, const bolide_tensor *bias,
@@ -204,8 +206,8 @@ bolide_status bolide__mm_cuda(const bolide__call *call, const bolide_tensor *a,
     bolide__mm_params p = params_of(a, b, bias, out);
     const access x = access_of(&p, bolide__elem_bytes(out));
     const int wgmma = bolide__cuda_has_wgmma(call->ctx);
-    const int few = p.m <= (wgmma ? FEW_ROWS_WGMMA : FEW_ROWS) && x.fast_a && x.fast_b && !x.by_n && p.k > 0 &&
-                    !call->ctx->batch_invariant;
+    const int few = p.m <= (wgmma ? FEW_ROWS_WGMMA : FEW_ROWS) && x.fast_a && x.fast_b && !x.by_n &&
+                    p.k > 0 && !call->ctx->batch_invariant;
     const int64_t batches = a->ndim == 3 ? a->shape[0] : 1;
     bolide__spec s = BOLIDE_SPEC(NULL, NULL);
     add_dtypes(&s, a, bias, out);

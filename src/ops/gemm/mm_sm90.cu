@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Dense products of 16-bit operands on Hopper: copies by the copy engine, products by wgmma. A block
-// makes tiles of BM x BN from slices of 64 of k that pass through a ring of stages in shared memory.
-// One of its three warpgroups asks for the copies, and is ahead of the others by the whole ring, also
-// from one tile to the next; the other two have half a tile each: 64 of 128 rows, or half the columns
-// of 64 rows.
+// Dense products of 16-bit operands on Hopper: copies by the copy engine, products by wgmma. A
+// block makes tiles of BM x BN from slices of 64 of k that pass through a ring of stages in shared
+// memory. One of its three warpgroups asks for the copies, and is ahead of the others by the whole
+// ring, also from one tile to the next; the other two have half a tile each: 64 of 128 rows, or
+// half the columns of 64 rows.
 //
 //     a   BM rows of 64 k, 128 bytes each, as the copy engine lays them out
 //     b   BN rows of 64 k, likewise
@@ -41,7 +41,7 @@ constexpr int STAGE_A = BM * 128, STAGE_B = BN * 128;
 constexpr bool SMALL = BN == 64;
 constexpr int RING = SMALL ? BOLIDE__MM_SM90_SMALL_BYTES : BOLIDE__MM_SM90_BYTES;
 constexpr int STAGES = RING / (STAGE_A + STAGE_B); /* 4, 6, 8 */
-constexpr int COLUMNS = BM == 64 ? BN / 2 : BN;                     /* of a warpgroup */
+constexpr int COLUMNS = BM == 64 ? BN / 2 : BN;    /* of a warpgroup */
 constexpr int SUMS = COLUMNS / 2;
 constexpr int GROUP = 16; /* rows of tiles that are worked on side by side */
 
@@ -103,8 +103,8 @@ range slices_of(const params &p) {
             (int)((int64_t)p.slices * (rank + 1) / CLUSTER)};
 }
 
-/* Asks for as much of b as the L2 has room for, so that the memory is busy before the last kernel is
- * over. */
+/* Asks for as much of b as the L2 has room for, so that the memory is busy before the last kernel
+ * is over. */
 void prefetch_columns(const params &p) {
     constexpr int64_t room = 32 << 20;
     const range k = slices_of(p);
@@ -168,7 +168,8 @@ void multiply(shared_memory &s, range k, int row, int column, ring_place<STAGES>
     leave(s.empty[before]);
 }
 
-/* ---- results ---------------------------------------------------------------------------------- */
+/* ---- results ----------------------------------------------------------------------------------
+ */
 
 /* Word i of lane t goes to lane i of the four as its word t. */
 void turn_quad(uint32_t (&w)[4]) {
