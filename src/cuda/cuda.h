@@ -55,9 +55,10 @@ typedef struct bolide__tensor_box {
     int64_t shape[5], stride[5];
 } bolide__tensor_box;
 
-/* Encodes the map; false if the copy engine cannot take such a tensor. */
-bool bolide__cuda_tensor_map(const bolide__call *call, const bolide__tensor_box *box,
-                             bolide__tensor_map *map);
+/* Encodes maps; *encoded is false if the copy engine cannot take one of the tensors. */
+bolide_status bolide__cuda_tensor_maps(const bolide__call *call, int count,
+                                       const bolide__tensor_box *boxes,
+                                       bolide__tensor_map *const *maps, bool *encoded);
 
 /* Numbers of the call's device, read once per context. */
 typedef struct bolide__cuda_limits {

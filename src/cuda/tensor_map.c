@@ -4,6 +4,7 @@
 // asked of the device, so it may happen while a stream is being captured.
 
 #include "core/context.h"
+#include "core/env.h"
 #include "cuda/cuda.h"
 #include "cuda/device.h"
 
@@ -16,8 +17,9 @@ bool bolide__cuda_has_wgmma(const bolide_context *ctx) {
 
 /* The driver's limits on strides; a dimension of one element is never stepped along. */
 static bool fill_strides(const bolide__tensor_box *b, uint64_t *strides) {
+    int64_t bytes = b->shape[0] * 2;
     for (int i = 1; i < b->rank; i++) {
-        const int64_t bytes = b->shape[i] > 1 ? b->stride[i] * 2 : 16;
+        bytes = b->shape[i] > 1 ? b->stride[i] * 2 : (bytes + 15) / 16 * 16;
         if (bytes % 16 != 0 || bytes <= 0 || bytes >= (int64_t)1 << 40)
             return false;
         strides[i - 1] = (uint64_t)bytes;
@@ -25,26 +27,44 @@ static bool fill_strides(const bolide__tensor_box *b, uint64_t *strides) {
     return true;
 }
 
-bool bolide__cuda_tensor_map(const bolide__call *call, const bolide__tensor_box *b,
-                             bolide__tensor_map *map) {
-    const struct bolide__cuda_device *device = call->ctx->cuda;
+/* With the context current, which the driver wants. */
+static CUresult encode(const bolide__driver *driver, const bolide__tensor_box *b,
+                       bolide__tensor_map *map) {
     uint64_t dims[MAX_RANK], strides[MAX_RANK];
     uint32_t box[MAX_RANK], steps[MAX_RANK];
-    *map = (bolide__tensor_map){0};
     if ((uintptr_t)b->data % 16 != 0 || !fill_strides(b, strides))
-        return false;
+        return CUDA_ERROR_INVALID_VALUE;
     for (int i = 0; i < b->rank; i++) {
         if (b->shape[i] < 1 || b->shape[i] > UINT32_MAX)
-            return false;
+            return CUDA_ERROR_INVALID_VALUE;
         dims[i] = (uint64_t)b->shape[i];
         box[i] = (uint32_t)b->box[i];
         steps[i] = 1;
     }
-    if (!device->driver)
-        return true;
-    return device->driver->cuTensorMapEncodeTiled &&
-           device->driver->cuTensorMapEncodeTiled(
-               map, b->dtype == BOLIDE_BF16 ? TYPE_BF16 : TYPE_F16, (uint32_t)b->rank,
-               (void *)(uintptr_t)b->data, dims, strides, box, steps, 0, SWIZZLE_128, PROMOTE_256,
-               0) == CUDA_SUCCESS;
+    return driver
+               ? driver->cuTensorMapEncodeTiled(map, b->dtype == BOLIDE_BF16 ? TYPE_BF16 : TYPE_F16,
+                                                (uint32_t)b->rank, (void *)(uintptr_t)b->data, dims,
+                                                strides, box, steps, 0, SWIZZLE_128, PROMOTE_256, 0)
+               : CUDA_SUCCESS;
+}
+
+bolide_status bolide__cuda_tensor_maps(const bolide__call *call, int count,
+                                       const bolide__tensor_box *boxes,
+                                       bolide__tensor_map *const *maps, bool *encoded) {
+    const struct bolide__cuda_device *device = call->ctx->cuda;
+    const bolide__driver *driver = device->driver;
+    *encoded = !driver || driver->cuTensorMapEncodeTiled;
+    bolide__scope scope;
+    if (driver)
+        BOLIDE_TRY(bolide__scope_enter(call->entry_name, device, &scope));
+    for (int i = 0; i < count && *encoded; i++) {
+        const CUresult r = encode(driver, &boxes[i], maps[i]);
+        *encoded = r == CUDA_SUCCESS;
+        if (!*encoded && bolide__log_on(BOLIDE__LOG_DISPATCH))
+            bolide__log(BOLIDE__LOG_DISPATCH, "%s: tensor %d has no map for the copy engine (%d)",
+                        call->entry_name, i, r);
+    }
+    if (driver)
+        bolide__scope_leave(&scope);
+    return BOLIDE_OK;
 }

@@ -38,14 +38,4 @@ __forceinline__ void copy_box(void *to, const bolide__tensor_map &map, barrier &
         : "memory");
 }
 
-/* Asks for the box to be in L2; it reads nothing and so may come before wait_for_previous_kernel.
- */
-__forceinline__ void prefetch_box(const bolide__tensor_map &map, int32_t c0, int32_t c1, int32_t c2,
-                                  int32_t c3) {
-    asm volatile(
-        "cp.async.bulk.prefetch.tensor.4d.L2.global.tile [%0, {%1, %2, %3, %4}];" ::"l"(&map),
-        "r"(c0), "r"(c1), "r"(c2), "r"(c3)
-        : "memory");
-}
-
 #endif

@@ -145,24 +145,20 @@ static plan plan_of(const bolide__mm_params *p, int64_t batch, int64_t sm_count)
 }
 
 /* [batch, rows, k] in boxes of so many rows; a batch stride of 0 is one matrix for all. */
-static bool encode(const bolide__call *call, const void *data, int64_t dtype,
-                   const int64_t shape[3], const int64_t stride[2], int32_t rows,
-                   bolide__tensor_map *map) {
-    const int64_t batch = stride[0] ? shape[0] : 1;
-    const bolide__tensor_box box = {.data = data,
-                                    .dtype = dtype,
-                                    .rank = 4,
-                                    .box = {BOLIDE__MM_SM90_BK, rows, 1, 1},
-                                    .shape = {shape[2], shape[1], batch, 1},
-                                    .stride = {1, stride[1], stride[0], 0}};
-    return bolide__cuda_tensor_map(call, &box, map);
+static bolide__tensor_box box_of(const void *data, int64_t dtype, int64_t batch, int64_t rows,
+                                 int64_t k, int64_t batch_stride, int64_t row, int32_t box_rows) {
+    return (bolide__tensor_box){.data = data,
+                                .dtype = dtype,
+                                .rank = 4,
+                                .box = {BOLIDE__MM_SM90_BK, box_rows, 1, 1},
+                                .shape = {k, rows, batch_stride ? batch : 1, 1},
+                                .stride = {1, row, batch_stride, 0}};
 }
 
-/* False if the copy engine cannot take the operands. */
-static bool fill_sm90(const bolide__call *call, const bolide__mm_params *p, int64_t dtype,
-                      int64_t batch, const plan *t, bolide__mm_sm90_params *q) {
-    const int64_t a_shape[] = {batch, p->m, p->k}, a_stride[] = {p->a_batch, p->a_row};
-    const int64_t b_shape[] = {batch, p->n, p->k}, b_stride[] = {p->b_batch, p->b_n};
+/* *fits is false if the copy engine cannot take the operands. */
+static bolide_status fill_sm90(const bolide__call *call, const bolide__mm_params *p, int64_t dtype,
+                               int64_t batch, const plan *t, bolide__mm_sm90_params *q,
+                               bool *fits) {
     *q = (bolide__mm_sm90_params){
         .mm = *p,
         .tiles = (int32_t)t->tiles,
@@ -172,9 +168,16 @@ static bool fill_sm90(const bolide__call *call, const bolide__mm_params *p, int6
         .step_b = p->b_batch != 0,
     };
     q->mm.tiles_m = t->tiles_m;
-    return t->tiles * t->cluster <= INT32_MAX && p->m <= INT32_MAX / 2 && p->n <= INT32_MAX / 2 &&
-           p->k <= INT32_MAX / 2 && encode(call, p->a, dtype, a_shape, a_stride, t->rows, &q->a) &&
-           encode(call, p->b, dtype, b_shape, b_stride, t->columns, &q->b);
+    *fits = t->tiles * t->cluster <= INT32_MAX && p->m <= INT32_MAX / 2 && p->n <= INT32_MAX / 2 &&
+            p->k <= INT32_MAX / 2;
+    if (!*fits)
+        return BOLIDE_OK;
+    const bolide__tensor_box boxes[] = {
+        box_of(p->a, dtype, batch, p->m, p->k, p->a_batch, p->a_row, t->rows),
+        box_of(p->b, dtype, batch, p->n, p->k, p->b_batch, p->b_n, t->columns),
+    };
+    return bolide__cuda_tensor_maps(call, 2, boxes, (bolide__tensor_map *const[]){&q->a, &q->b},
+                                    fits);
 }
 
 static bolide_status launch_sm90(const bolide__call *call, const bolide__spec *dtypes,
@@ -215,7 +218,9 @@ bolide_status bolide__mm_cuda(const bolide__call *call, const bolide_tensor *a,
         !call->ctx->batch_invariant && wgmma) {
         const plan t = plan_of(&p, batches, bolide__cuda_limits_of(call->ctx)->sm_count);
         bolide__mm_sm90_params q;
-        if (fill_sm90(call, &p, bolide__bit(a), batches, &t, &q))
+        bool fits = false;
+        BOLIDE_TRY(fill_sm90(call, &p, bolide__bit(a), batches, &t, &q, &fits));
+        if (fits)
             return launch_sm90(call, &s, &t, x.pieces, &q);
     }
     for (int64_t batch = batches; batch > 0; batch -= MOST_BATCH) {

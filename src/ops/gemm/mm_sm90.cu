@@ -103,6 +103,14 @@ range slices_of(const params &p) {
             (int)((int64_t)p.slices * (rank + 1) / CLUSTER)};
 }
 
+/* Asks for a box to be in L2; it reads nothing and so may come before wait_for_previous_kernel. */
+void prefetch_box(const bolide__tensor_map &map, int32_t c0, int32_t c1, int32_t c2, int32_t c3) {
+    asm volatile(
+        "cp.async.bulk.prefetch.tensor.4d.L2.global.tile [%0, {%1, %2, %3, %4}];" ::"l"(&map),
+        "r"(c0), "r"(c1), "r"(c2), "r"(c3)
+        : "memory");
+}
+
 /* Asks for as much of b as the L2 has room for, so that the memory is busy before the last kernel
  * is over. */
 void prefetch_columns(const params &p) {
