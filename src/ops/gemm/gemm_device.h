@@ -38,9 +38,8 @@ typedef struct bolide__mm_sm90_params {
 enum {
     BOLIDE__MM_SM90_BK = 64,
     BOLIDE__MM_SM90_THREADS = 384,
-    BOLIDE__MM_SM90_BYTES = 192 << 10,      /* of the ring of stages */
-    BOLIDE__MM_SM90_SMALL_BYTES = 96 << 10, /* the same of tiles of 64 columns */
-    BOLIDE__MM_SM90_BARRIERS = 1024         /* bytes behind it */
+    BOLIDE__MM_SM90_BYTES = 192 << 10, /* of the ring of stages */
+    BOLIDE__MM_SM90_BARRIERS = 1024    /* bytes behind it */
 };
 
 /* out = input weight^T (+ bias), the weight in GGUF's formats. */

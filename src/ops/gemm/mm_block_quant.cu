@@ -15,7 +15,6 @@
 // second word; with ALIGN 4 a lane reads whole words and shifts.
 
 #include "cuda/device/base.cuh"
-#include "cuda/device/bulk.cuh"
 #include "cuda/device/load.cuh"
 #include "cuda/device/reduce.cuh"
 #include "ops/gemm/gemm_device.h"
@@ -37,6 +36,7 @@ constexpr int TN = SPEC_TN;         /* 1, 2, 4 */
 constexpr int CHUNKS = SPEC_CHUNKS; /* of 32 blocks in shared memory: 1, 4 */
 constexpr int WARPS = TM == 1 ? 8 : 4, THREADS = WARPS * 32;
 constexpr int BLOCK = 32;
+constexpr int CHUNK = 32 * BLOCK; /* numbers that a warp's lanes have at a time */
 constexpr bool DENSE = FORMAT <= W_BF16;
 constexpr int HEAD = FORMAT == W_Q4_1 ? 4 : DENSE ? 0 : 2; /* bytes before the numbers */
 constexpr int BYTES = FORMAT == W_Q4_0   ? 18
@@ -46,6 +46,8 @@ constexpr int BYTES = FORMAT == W_Q4_0   ? 18
                                          : 64;
 /* Words of a block that a lane keeps; dense numbers are loaded as they are needed. */
 constexpr int WORDS = DENSE ? 1 : FORMAT == W_Q8_0 ? 8 : 4;
+/* Chunks of weights on their way: registers for two only where there is one row of activations. */
+constexpr int AHEAD = TM == 1 && CHUNKS > 1 ? 2 : 1;
 constexpr int PIECE = 8; /* numbers that are worked on at a time */
 /* Blocks of an odd number of halves, read by words: those of even number begin with a word. */
 constexpr bool SHIFTED = ALIGN == 4 && (FORMAT == W_Q4_0 || FORMAT == W_Q8_0);
@@ -308,19 +310,6 @@ void multiply_rounded(const activations &s, const weights (&w)[TN], float (&acc)
     }
 }
 
-/* Asks for the rows of this warp, as far as the L2 has room for all that are at work. */
-void prefetch_rows(const bolide__blocks_params &p, int64_t n) {
-    if constexpr (ARCH >= 90) {
-        constexpr int64_t room = 32 << 20, most_rows = 132 * 64 * TN;
-        const int64_t row_bytes = p.k / BLOCK * BYTES;
-        const int64_t bytes = smaller(row_bytes, room / smaller<int64_t>(p.n, most_rows)) & -16;
-        const int lane = threadIdx.x % 32;
-        const uint8_t *row = p.weight + (n + lane) * p.weight_n;
-        if (lane < TN && n + lane < p.n && bytes > 0 && reinterpret_cast<uintptr_t>(row) % 16 == 0)
-            bulk_prefetch(row, (uint32_t)bytes);
-    }
-}
-
 /* The 32 blocks of TN rows from k on that this warp's lanes have. */
 void read_blocks(const bolide__blocks_params &p, int64_t n, int64_t k, weights (&w)[TN]) {
     const int64_t at = k + threadIdx.x % 32 * BLOCK;
@@ -331,7 +320,7 @@ void read_blocks(const bolide__blocks_params &p, int64_t n, int64_t k, weights (
     }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, TM == 1 ? 3 : 1)
+extern "C" __global__ void __launch_bounds__(THREADS, TM > 1 ? 1 : WORDS > 4 ? 2 : 3)
     bolide_mm_blocks(const __grid_constant__ bolide__blocks_params p) {
     __shared__ activations s[CHUNKS];
     release_next_kernel();
@@ -339,13 +328,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, TM == 1 ? 3 : 1)
     const int64_t across = blockIdx.x / p.tiles_m, m = (blockIdx.x - across * p.tiles_m) * TM;
     const int64_t n = (across * WARPS + warp) * TN;
     float acc[TM][TN] = {};
-    if (TM == 1)
-        prefetch_rows(p, n);
     wait_for_previous_kernel();
-    /* The weights are under way while the activations are prepared. */
-    weights w[TN];
-    read_blocks(p, n, 0, w);
-    for (int64_t k = 0; k < p.k; k += CHUNKS * 32 * BLOCK) {
+    /* The weights of AHEAD chunks are under way while the activations are prepared. */
+    weights w[AHEAD][TN];
+#pragma unroll
+    for (int i = 0; i < AHEAD; i++)
+        read_blocks(p, n, i * CHUNK, w[i]);
+    for (int64_t k = 0; k < p.k; k += CHUNKS * CHUNK) {
         if (k > 0)
             __syncthreads();
         if constexpr (ROUNDED)
@@ -353,22 +342,17 @@ extern "C" __global__ void __launch_bounds__(THREADS, TM == 1 ? 3 : 1)
         else
             stage_f32(p, s, m, k);
         __syncthreads();
-#pragma unroll 1
+#pragma unroll(AHEAD)
         for (int chunk = 0; chunk < CHUNKS; chunk++) {
-            const int64_t first = k + chunk * 32 * BLOCK, left = p.k - first - lane * BLOCK;
-            if (first >= p.k)
-                break;
-            weights next[TN];
-            read_blocks(p, n, first + 32 * BLOCK, next);
+            const int64_t first = k + chunk * CHUNK, left = p.k - first - lane * BLOCK;
+            weights(&now)[TN] = w[chunk % AHEAD];
             if (left > 0) {
                 if constexpr (ROUNDED)
-                    multiply_rounded(s[chunk], w, acc);
+                    multiply_rounded(s[chunk], now, acc);
                 else
-                    multiply_f32(s[chunk], w, left, acc);
+                    multiply_f32(s[chunk], now, left, acc);
             }
-#pragma unroll
-            for (int j = 0; j < TN; j++)
-                w[j] = next[j];
+            read_blocks(p, n, first + AHEAD * CHUNK, now);
         }
     }
 #pragma unroll

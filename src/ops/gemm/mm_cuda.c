@@ -118,29 +118,20 @@ static plan tiled(const bolide__mm_params *p, int64_t batch, int32_t rows, int32
     return t;
 }
 
-/* Blocks that share a tile, as many as there is room for, as long as each has enough slices to fill
- * its ring. */
-static void share(const bolide__mm_params *p, int64_t most_blocks, plan *t) {
-    enum { FEWEST_SLICES = 4, MOST_SHARERS = 8 };
-    const int64_t slices = (p->k + BOLIDE__MM_SM90_BK - 1) / BOLIDE__MM_SM90_BK;
-    while (t->cluster < MOST_SHARERS && 2 * t->cluster * t->tiles <= most_blocks &&
-           slices >= 2 * t->cluster * FEWEST_SLICES)
-        t->cluster *= 2;
-}
-
-/* A tile of 128 columns takes a little more than half the time of one of 256. */
+/* A tile of 128 columns takes a little more than half the time of one of 256. Two blocks share one
+ * if there is room for both and each has enough slices to fill its ring. Clusters of four were
+ * slower: a part of the chip holds 16 or 18 blocks, so that some of 32 clusters had to wait. */
 static plan plan_of(const bolide__mm_params *p, int64_t batch, int64_t sm_count) {
-    plan t = tiled(p, batch, p->m <= 64 ? 64 : 128, p->m <= 128 ? 64 : 128);
-    if (p->m <= 128) {
-        share(p, sm_count, &t);
-        return t;
-    }
+    enum { FEWEST_SLICES = 4 };
+    const int64_t slices = (p->k + BOLIDE__MM_SM90_BK - 1) / BOLIDE__MM_SM90_BK;
+    plan t = tiled(p, batch, p->m <= 64 ? 64 : 128, 128);
     const plan wide = tiled(p, batch, 128, 256);
     const int64_t waves = (t.tiles + sm_count - 1) / sm_count;
     const int64_t wide_waves = (wide.tiles + sm_count - 1) / sm_count;
-    if (16 * wide_waves <= 9 * waves)
+    if (p->m > 64 && 16 * wide_waves <= 9 * waves)
         return wide;
-    share(p, sm_count, &t);
+    if (2 * t.tiles <= sm_count && slices >= 2 * FEWEST_SLICES)
+        t.cluster = 2;
     return t;
 }
 
@@ -182,19 +173,18 @@ static bolide_status fill_sm90(const bolide__call *call, const bolide__mm_params
 
 static bolide_status launch_sm90(const bolide__call *call, const bolide__spec *dtypes,
                                  const plan *t, int pieces, const bolide__mm_sm90_params *q) {
-    const int64_t sm_count = bolide__cuda_limits_of(call->ctx)->sm_count;
-    const int64_t blocks = t->tiles * t->cluster, most = t->columns == 64 ? 2 * sm_count : sm_count;
+    const int64_t blocks = t->tiles * t->cluster;
+    const int64_t most = bolide__cuda_limits_of(call->ctx)->sm_count;
     bolide__spec s = *dtypes;
     s.source = "gemm/mm_sm90.cu";
     s.function = "bolide_mm_sm90";
     bolide__spec_add(&s, "BM", t->rows);         /* 2 values */
-    bolide__spec_add(&s, "BN", t->columns);      /* 3 values with BM 128 */
-    bolide__spec_add(&s, "CLUSTER", t->cluster); /* 4 values with BN 64, 128 */
+    bolide__spec_add(&s, "BN", t->columns);      /* 2 values with BM 128 */
+    bolide__spec_add(&s, "CLUSTER", t->cluster); /* 2 values with BN 128 */
     bolide__spec_add(&s, "PIECES", pieces);
-    const int32_t ring = t->columns == 64 ? BOLIDE__MM_SM90_SMALL_BYTES : BOLIDE__MM_SM90_BYTES;
     const bolide__grid g = {.x = t->cluster > 1 || blocks < most ? blocks : most,
                             .block = BOLIDE__MM_SM90_THREADS,
-                            .shared = ring + BOLIDE__MM_SM90_BARRIERS,
+                            .shared = BOLIDE__MM_SM90_BYTES + BOLIDE__MM_SM90_BARRIERS,
                             .cluster = t->cluster,
                             .dependent = 1};
     return bolide__cuda_launch(call, &s, &g, q, sizeof *q);

@@ -4,11 +4,9 @@
 // block has 16 columns; its warps share out k and meet in shared memory at the end, in a fixed
 // order. Operands go from memory to the tensor cores without a stop: as the order of k inside a
 // product is free as long as both operands have the same, a lane keeps the 16 bytes that it loads.
-// Every byte of b is read once; memory is the limit. A block asks for its columns before it waits
-// for the kernel before, so that the memory is busy from one launch to the next.
+// Every byte of b is read once; memory is the limit.
 
 #include "cuda/device/base.cuh"
-#include "cuda/device/bulk.cuh"
 #include "cuda/device/load.cuh"
 #include "cuda/device/mma.cuh"
 #include "ops/gemm/gemm_device.h"
@@ -45,17 +43,6 @@ template <bool STREAM> lane_part read(const elem *row, bool there, int64_t k, in
     return v;
 }
 
-/* Asks for as much of this block's columns as the L2 has room for beside the other blocks'. */
-void prefetch_columns(const bolide__mm_params &p, const elem *b, int64_t first) {
-    if constexpr (ARCH >= 90) {
-        constexpr int64_t room = 32 << 20, most_blocks = 528;
-        const int64_t blocks = smaller<int64_t>((int64_t)gridDim.x * gridDim.y, most_blocks);
-        const int64_t bytes = smaller<int64_t>(p.k * 2, room / (blocks * COLUMNS) & -16);
-        if (threadIdx.x < COLUMNS && first + threadIdx.x < p.n)
-            bulk_prefetch(b + threadIdx.x * p.b_n, (uint32_t)bytes);
-    }
-}
-
 extern "C" __global__ void __launch_bounds__(THREADS)
     bolide_mm_few(const __grid_constant__ bolide__mm_params p) {
     __shared__ float part[WARPS][ROWS][COLUMNS + 1];
@@ -65,7 +52,6 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     const elem *a = static_cast<const elem *>(p.a) + batch * p.a_batch + line * p.a_row;
     const elem *columns = static_cast<const elem *>(p.b) + batch * p.b_batch + first * p.b_n;
     const elem *b = columns + line * p.b_n;
-    prefetch_columns(p, columns, first);
     const bool left = first + line < p.n, right = first + line + 8 < p.n;
     wait_for_previous_kernel();
 

@@ -31,26 +31,16 @@ constexpr int64_t DT = SPEC_DT;        /* F16, BF16 */
 constexpr int64_t OUT = SPEC_OUT;      /* F16, BF16, F32 */
 constexpr int64_t BIAS = SPEC_BIAS;    /* the same; 0: none */
 constexpr int BM = SPEC_BM;            /* 64, 128 */
-constexpr int BN = SPEC_BN;            /* 64, 128, 256 */
-constexpr int CLUSTER = SPEC_CLUSTER;  /* 1, 2, 4, 8 */
+constexpr int BN = SPEC_BN;            /* 128, 256 */
+constexpr int CLUSTER = SPEC_CLUSTER;  /* 1, 2 */
 constexpr bool PIECES = SPEC_PIECES;   /* rows of out can be stored 16 bytes at a time */
 constexpr int BK = BOLIDE__MM_SM90_BK; /* 128 bytes */
 constexpr int COMPUTERS = 256, THREADS = BOLIDE__MM_SM90_THREADS;
 constexpr int STAGE_A = BM * 128, STAGE_B = BN * 128;
-/* Small tiles leave room for the blocks of the next launch. */
-constexpr bool SMALL = BN == 64;
-constexpr int RING = SMALL ? BOLIDE__MM_SM90_SMALL_BYTES : BOLIDE__MM_SM90_BYTES;
-constexpr int STAGES = RING / (STAGE_A + STAGE_B); /* 4, 6, 8 */
-constexpr int COLUMNS = BM == 64 ? BN / 2 : BN;    /* of a warpgroup */
+constexpr int STAGES = BOLIDE__MM_SM90_BYTES / (STAGE_A + STAGE_B); /* 4, 6, 8 */
+constexpr int COLUMNS = BM == 64 ? BN / 2 : BN;                     /* of a warpgroup */
 constexpr int SUMS = COLUMNS / 2;
 constexpr int GROUP = 16; /* rows of tiles that are worked on side by side */
-
-/* Products with 32 columns of B, for halves of a small tile. */
-// clang-format off
-#define BOLIDE__R_16 BOLIDE__R0 ", " BOLIDE__R1
-#define BOLIDE__F_16(d) BOLIDE__F8(d, 0), BOLIDE__F8(d, 8)
-BOLIDE__WGMMA(32, 16, "16", "17", "18", "19", "20")
-// clang-format on
 
 using elem = element<DT>::type;
 using out_t = element<OUT>::type;
@@ -72,7 +62,7 @@ struct shared_memory {
     };
     barrier full[STAGES], empty[STAGES];
 };
-static_assert(sizeof(shared_memory) <= RING + BOLIDE__MM_SM90_BARRIERS,
+static_assert(sizeof(shared_memory) <= BOLIDE__MM_SM90_BYTES + BOLIDE__MM_SM90_BARRIERS,
               "as much as the host asks for");
 
 extern __shared__ __align__(1024) uint8_t dynamic[];
@@ -101,25 +91,6 @@ range slices_of(const params &p) {
     const int rank = cluster_rank<CLUSTER>();
     return {(int)((int64_t)p.slices * rank / CLUSTER),
             (int)((int64_t)p.slices * (rank + 1) / CLUSTER)};
-}
-
-/* Asks for a box to be in L2; it reads nothing and so may come before wait_for_previous_kernel. */
-void prefetch_box(const bolide__tensor_map &map, int32_t c0, int32_t c1, int32_t c2, int32_t c3) {
-    asm volatile(
-        "cp.async.bulk.prefetch.tensor.4d.L2.global.tile [%0, {%1, %2, %3, %4}];" ::"l"(&map),
-        "r"(c0), "r"(c1), "r"(c2), "r"(c3)
-        : "memory");
-}
-
-/* Asks for as much of b as the L2 has room for, so that the memory is busy before the last kernel
- * is over. */
-void prefetch_columns(const params &p) {
-    constexpr int64_t room = 32 << 20;
-    const range k = slices_of(p);
-    const tile t = tile_of(p, blockIdx.x / CLUSTER);
-    const int count = (int)smaller<int64_t>(k.end - k.begin, room / ((int64_t)gridDim.x * STAGE_B));
-    for (int i = 0; i < count; i++)
-        prefetch_box(p.b, (k.begin + i) * BK, t.n, t.batch * p.step_b, 0);
 }
 
 void load_tiles(const params &p, shared_memory &s) {
@@ -313,7 +284,7 @@ void compute_tiles(const params &p, shared_memory &s) {
     }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, SMALL ? 2 : 1)
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
     bolide_mm_sm90(const __grid_constant__ bolide__mm_sm90_params p) {
     shared_memory &s = *reinterpret_cast<shared_memory *>(dynamic);
     release_next_kernel();
@@ -326,13 +297,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, SMALL ? 2 : 1)
         }
         fence_barrier_init();
     }
-    if (SMALL && threadIdx.x == 0)
-        prefetch_columns(p);
     __syncthreads();
     wait_for_previous_kernel();
     if (threadIdx.x < 128) {
-        if constexpr (!SMALL)
-            give_registers<24>();
+        give_registers<24>();
         if (threadIdx.x == 0)
             load_tiles(p, s);
         __syncwarp();
@@ -341,8 +309,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, SMALL ? 2 : 1)
             cluster_sync<CLUSTER>();
         }
     } else {
-        if constexpr (!SMALL)
-            take_registers<240>();
+        take_registers<240>();
         compute_tiles(p, s);
         if constexpr (CLUSTER > 1) {
             /* One tile a cluster. A block must not leave while another reads its sums. */

@@ -3,8 +3,7 @@
 // Layer norm and its relatives on the GPU (norm_internal.h has the formula). A group of THREADS
 // neighbours holds a whole row in registers, PER chunks each, so that the mean and the variance
 // around it cost no further read; bytes are the limit. Rows too long for registers (PER 0) are read
-// three times, the last two mostly from L2. With MANY rows a block walks over them: gamma and beta,
-// which are twice as long as a row, are read once.
+// three times, the last two mostly from L2.
 //
 // Which thread holds which element depends on d and the dtypes alone: a row gives the same bits in
 // any batch.
@@ -17,8 +16,8 @@
 #include "ops/norm/row_chunks.cuh"
 
 #if !defined(SPEC_INPUT) || !defined(SPEC_OUT) || !defined(SPEC_FLAGS) || !defined(SPEC_VEC) ||    \
-    !defined(SPEC_THREADS) || !defined(SPEC_PER) || !defined(SPEC_ROWS) || !defined(SPEC_MANY)
-#error "INPUT OUT: dtype bits; FLAGS; VEC THREADS PER ROWS MANY: the layout"
+    !defined(SPEC_THREADS) || !defined(SPEC_PER) || !defined(SPEC_ROWS)
+#error "INPUT OUT: dtype bits; FLAGS; VEC THREADS PER ROWS: the layout"
 #endif
 constexpr int64_t INPUT = SPEC_INPUT;
 constexpr int64_t OUT = SPEC_OUT; /* INPUT or fp8 */
@@ -31,9 +30,7 @@ constexpr int VEC = SPEC_VEC;         /* elements a load: a power of two that di
 constexpr int THREADS = SPEC_THREADS; /* of a row: 8, 16 or a multiple of 32 up to 1024 */
 constexpr int PER = SPEC_PER;         /* chunks a thread: 1, 2, 4; 0: read again */
 constexpr int ROWS = SPEC_ROWS;       /* of a block: 1, 4, 8, 16 */
-constexpr bool MANY = SPEC_MANY;      /* rows, without other tensors of as many */
 constexpr int BLOCK = THREADS * ROWS;
-static_assert(!MANY || (FLAGS == 0 && PER > 0), "a plain layer norm in registers");
 static_assert(BLOCK <= 1024 && BLOCK % 32 == 0, "whole warps");
 
 using input_t = element<INPUT>::type;
@@ -146,59 +143,14 @@ void finish(const bolide__layernorm_params &p, const row &r, int64_t i, float me
     write_chunk<CHUNK, VEC, false>(r.out, i, r.d, pack_floats<out_t>(x));
 }
 
-/* The next row is under way while one is normalised. */
-void many_rows(const bolide__layernorm_params &p, float (&scratch)[2][BLOCK / 32]) {
-    constexpr int N = larger(PER, 1);
-    const int thread = threadIdx.x % THREADS, group = threadIdx.x / THREADS;
-    const float d = (float)p.d;
-    const float out_scale = 1.0f / (p.out_scale.tensor ? *p.out_scale.tensor : p.out_scale.number);
-    const int64_t step = (int64_t)gridDim.x * ROWS;
-    row r = row_at(p, (int64_t)blockIdx.x * ROWS + group);
-    pack<input_t, CHUNK> now[N];
-    float factor[N][CHUNK], term[N][CHUNK];
-#pragma unroll
-    for (int k = 0; k < N; k++)
-        now[k] = read_chunk<CHUNK, VEC, true>(r.input, thread + k * THREADS, r.d);
-#pragma unroll
-    for (int k = 0; k < N; k++) {
-        read_shared(p.gamma, thread + k * THREADS, p.d, factor[k]);
-        read_shared(p.beta, thread + k * THREADS, p.d, term[k]);
-    }
-#pragma unroll 1
-    for (int64_t first = (int64_t)blockIdx.x * ROWS; first < p.rows; first += step) {
-        float x[N][CHUNK], sum = 0, squares = 0;
-#pragma unroll
-        for (int k = 0; k < N; k++) {
-            unpack(now[k], x[k]);
-            sum += chunk_sum<false>(x[k], thread + k * THREADS, r.d, 0.0f);
-        }
-        const row after = row_at(p, first + step + group);
-#pragma unroll
-        for (int k = 0; k < N; k++)
-            now[k] = read_chunk<CHUNK, VEC, true>(after.input, thread + k * THREADS, after.d);
-        const float mean = row_sum<THREADS>(sum, scratch[0]) / d;
-#pragma unroll
-        for (int k = 0; k < N; k++)
-            squares += chunk_sum<true>(x[k], thread + k * THREADS, r.d, mean);
-        const float variance = row_sum<THREADS>(squares, scratch[1]) / d;
-        const float inverse = 1.0f / sqrtf(variance + p.eps);
-#pragma unroll
-        for (int k = 0; k < N; k++) {
-#pragma unroll
-            for (int i = 0; i < CHUNK; i++)
-                x[k][i] = fmaf((x[k][i] - mean) * inverse, factor[k][i], term[k][i]) * out_scale;
-            write_chunk<CHUNK, VEC, true>(r.out, thread + k * THREADS, r.d,
-                                          pack_floats<out_t>(x[k]));
-        }
-        r = after;
-    }
-}
-
-/* A group has one row. */
-void one_row(const bolide__layernorm_params &p, float (&scratch)[2][BLOCK / 32]) {
+extern "C" __global__ void __launch_bounds__(BLOCK)
+    bolide_layernorm(const __grid_constant__ bolide__layernorm_params p) {
+    __shared__ float scratch[2][BLOCK / 32];
+    release_next_kernel();
     const int thread = threadIdx.x % THREADS;
     const row r = row_at(p, (int64_t)blockIdx.x * ROWS + threadIdx.x / THREADS);
     const float d = (float)p.d;
+    wait_for_previous_kernel();
     const float in_scale = p.in_scale.tensor ? *p.in_scale.tensor : p.in_scale.number;
     const float out_scale = 1.0f / (p.out_scale.tensor ? *p.out_scale.tensor : p.out_scale.number);
 
@@ -238,15 +190,4 @@ void one_row(const bolide__layernorm_params &p, float (&scratch)[2][BLOCK / 32])
         sum_of(p, r, i, in_scale, x[0]);
         finish(p, r, i, mean, inverse, out_scale, x[0]);
     }
-}
-
-extern "C" __global__ void __launch_bounds__(BLOCK, MANY ? larger(512 / BLOCK, 1) : 1)
-    bolide_layernorm(const __grid_constant__ bolide__layernorm_params p) {
-    __shared__ float scratch[2][BLOCK / 32];
-    release_next_kernel();
-    wait_for_previous_kernel();
-    if constexpr (MANY)
-        many_rows(p, scratch);
-    else
-        one_row(p, scratch);
 }

@@ -7,7 +7,7 @@
 #include "ops/norm/norm_internal.h"
 
 /* More chunks do not fit in the registers of a block, as floats. */
-enum { MOST_CHUNKS = 2048, RESIDENT_THREADS = 512 };
+enum { MOST_CHUNKS = 2048 };
 
 static uint64_t alignment_of(const bolide__layernorm_params *p) {
     const bolide__rows *const rows[] = {&p->input, &p->residual,     &p->gate, &p->scale,
@@ -45,8 +45,6 @@ bolide_status bolide__layernorm_launch(const bolide__call *call,
                           (p->gate_bias ? BOLIDE__LAYERNORM_GATE_BIAS : 0) |
                           (p->scale_bias ? BOLIDE__LAYERNORM_SCALE_BIAS : 0) |
                           (p->shift_bias ? BOLIDE__LAYERNORM_SHIFT_BIAS : 0);
-    const int many = flags == 0 && l.per > 0 && p->input.bytes == 2 &&
-                     !bolide__is_few(p->rows * p->d * (p->input.bytes + p->out.bytes));
     bolide__spec s = BOLIDE_SPEC("norm/layernorm.cu", "bolide_layernorm");
     bolide__spec_add(&s, "INPUT", p->input.dtype); /* 3 values */
     bolide__spec_add(&s, "OUT", p->out.dtype);     /* INPUT or 2 values */
@@ -56,16 +54,7 @@ bolide_status bolide__layernorm_launch(const bolide__call *call,
     bolide__spec_add(&s, "PER", l.per);         /* follows from d, as ROWS does */
     bolide__spec_add(&s, "WIDE", bolide__is_wide(p->rows));
     bolide__spec_add(&s, "ROWS", l.rows);
-    bolide__spec_add(&s, "MANY", many);
-    const int32_t block = l.threads * l.rows;
-    int64_t blocks = (p->rows + l.rows - 1) / l.rows;
-    if (many) {
-        /* Each block has the same number of rows, but for the last; as many as are resident. */
-        const int64_t resident = block < RESIDENT_THREADS ? RESIDENT_THREADS / block : 1;
-        const int64_t at_once = resident * bolide__cuda_limits_of(call->ctx)->sm_count;
-        const int64_t turns = (blocks + at_once - 1) / at_once;
-        blocks = (blocks + turns - 1) / turns;
-    }
-    const bolide__grid g = {.x = blocks, .block = block, .dependent = 1};
+    const bolide__grid g = {
+        .x = (p->rows + l.rows - 1) / l.rows, .block = l.threads * l.rows, .dependent = 1};
     return bolide__cuda_launch(call, &s, &g, p, sizeof *p);
 }
