@@ -458,11 +458,11 @@ static bolide_status check_overlap(const bolide__call *call, const seen *all, in
             (v.row->alias_row == o->row && same_view(out->t, o->t)))
             continue;
         if (out->low == o->low || (bolide__is_contiguous(out->t) && bolide__is_contiguous(o->t)))
-            return BOLIDE_FAIL_ARG(call, v.param->name, "memory",
-                                   bolide__text("no overlap with %s", other.param->name),
-                                   "%d bytes shared",
-                                   (int)((o->high < out->high ? o->high : out->high) -
-                                         (o->low > out->low ? o->low : out->low)));
+            return BOLIDE_FAIL_ARG(
+                call, v.param->name, "memory",
+                bolide__text("no overlap with %s", other.param->name), "%llu bytes shared",
+                (unsigned long long)((o->high < out->high ? o->high : out->high) -
+                                     (o->low > out->low ? o->low : out->low)));
     }
     return BOLIDE_OK;
 }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Bytes as arguments of any operator on the CPU: a valid call is spoilt in up to 24 places that the
-// bytes choose, and must give a status or a result, never a crash. What a caller promises is kept:
-// every tensor that passes the checks has the memory that its shape and strides reach, and index
-// tensors hold the values of the valid call.
+// Bytes as arguments of any operator on the CPU: a valid call, with the tensors that an operator
+// must have or with all it can have, is spoilt in up to 24 places that the bytes choose, and must
+// give a status or a result, never a crash. What a caller promises is kept: every tensor that
+// passes the checks has the memory that its shape and strides reach, and index tensors hold the
+// values of the valid call.
 
 #include <stdlib.h>
 #include <string.h>
@@ -56,14 +57,50 @@ static int64_t take_number(input *in) {
 
 /* ---- the valid call ----------------------------------------------------------------------- */
 
-static int prepare(target *t, const bolide_op *op) {
+static int make_case(target *t, const bolide_op *op, const problem *p) {
     char error[DRIVER_ERROR];
-    static problem p;
     bolide_status status;
+    t->c = op->cpu ? driver_case_make(p, 1, error) : NULL;
+    return t->c ? scratch_make(t->c, fuzz_context(), NULL, &t->scratch, &status) : -1;
+}
+
+static bolide_status call_valid(const target *t, bolide_phase phase) {
+    const driver_args *args = &t->c->args[phase];
+    return args->entry ? bolide_op_call(t->c->op, phase, fuzz_context(), args->bytes, NULL)
+                       : BOLIDE_OK;
+}
+
+/* 1 if the problem is a good call. */
+static int is_good(const bolide_op *op, const problem *p) {
+    target t = {.broken = 0};
+    const int good = !make_case(&t, op, p) && call_valid(&t, BOLIDE_PLAN) == BOLIDE_OK &&
+                     call_valid(&t, BOLIDE_RUN) == BOLIDE_OK;
+    scratch_free(&t.scratch, NULL);
+    driver_case_free(t.c);
+    return good;
+}
+
+/* Passes every optional tensor that goes along with those before it. */
+static void pass_optional(problem *p, const bolide_op *op) {
+    for (int phase = 0; phase < 2; phase++) {
+        const bolide__entry *e = phase == BOLIDE_PLAN ? &op->plan : &op->run;
+        for (int32_t i = 0; e->args_size && i < e->row_count; i++) {
+            const int either = case_is_or_tensor(e->rows[i].kind);
+            if (case_is_tensor(e->rows[i].kind) && (either || e->rows[i].flags & BOLIDE_OPTIONAL) &&
+                !problem_get(p, e->rows[i].name) &&
+                !problem_put(p, e->rows[i].name, either ? "tensor" : "given") && !is_good(op, p))
+                p->count--;
+        }
+    }
+}
+
+static int prepare(target *t, const bolide_op *op, int full) {
+    static problem p;
     p.count = 0;
     memcpy(p.op, op->name, strlen(op->name) + 1);
-    t->c = op->cpu ? driver_case_make(&p, 1, error) : NULL;
-    if (!t->c || scratch_make(t->c, fuzz_context(), NULL, &t->scratch, &status))
+    if (full && op->cpu)
+        pass_optional(&p, op);
+    if (make_case(t, op, &p))
         return -1;
     for (int32_t i = 0; i < t->c->tensor_count; i++) {
         const driver_tensor *tensor = &t->c->tensor[i];
@@ -241,20 +278,20 @@ static void call_spoilt(target *t, input *in, bolide_phase phase) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    static target targets[OPERATORS];
+    static target targets[OPERATORS][2];
     input in = {data, size};
-    const int64_t index = take(&in) % bolide_op_count();
-    target *t = &targets[index];
+    const int64_t which = take(&in), index = which % bolide_op_count();
+    const int full = (int)(which / bolide_op_count() % 2);
+    target *t = &targets[index][full];
     if (!t->c && !t->broken)
-        t->broken = prepare(t, bolide_op_at(index)) != 0;
+        t->broken = prepare(t, bolide_op_at(index), full) != 0;
     if (t->broken)
         return 0;
     if (t->c->args[BOLIDE_PLAN].entry) {
         /* A run needs a plan; every other input spoils the plan instead. */
         if (take(&in) % 2)
             call_spoilt(t, &in, BOLIDE_PLAN);
-        if (bolide_op_call(t->c->op, BOLIDE_PLAN, fuzz_context(), t->c->args[BOLIDE_PLAN].bytes,
-                           NULL) != BOLIDE_OK)
+        if (call_valid(t, BOLIDE_PLAN) != BOLIDE_OK)
             return 0;
     }
     call_spoilt(t, &in, BOLIDE_RUN);
