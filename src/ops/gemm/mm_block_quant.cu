@@ -320,7 +320,9 @@ void read_blocks(const bolide__blocks_params &p, int64_t n, int64_t k, weights (
     }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, TM > 1 ? 1 : WORDS > 4 ? 2 : 3)
+extern "C" __global__ void __launch_bounds__(THREADS, TM > 1      ? 1
+                                                      : WORDS > 4 ? 2
+                                                                  : 3)
     bolide_mm_blocks(const __grid_constant__ bolide__blocks_params p) {
     __shared__ activations s[CHUNKS];
     release_next_kernel();
