@@ -8,7 +8,7 @@ PREFIX ?= /usr/local
 T ?= 60
 MAKEFLAGS += --no-print-directory
 SETUP := tools/setup.sh
-export TORCH_PACKAGES := torch apache-tvm-ffi numpy ml_dtypes pytest transformers
+export TORCH_PACKAGES := torch apache-tvm-ffi numpy ml_dtypes pytest transformers jax jax-tvm-ffi
 BUILD_NEEDS := compiler c++ cmake pkg-config python3
 
 # $(call build,PRESET,FOLDER): configures once, then builds.
@@ -27,7 +27,7 @@ help: ## list the goals
 python: # what the tests and the model need besides the build
 	@$(SETUP) python
 
-run: all python ## let a language model write an answer: MODEL=file.gguf PROMPT="..."
+run: all python ## let a language model write an answer: MODEL=file.gguf PROMPT="..." DEVICE=cuda
 	@tools/run_model.sh
 
 test: all python ## run every test
