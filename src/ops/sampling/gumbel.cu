@@ -108,5 +108,5 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
                .all.a;
     if (cluster_rank<CLUSTER>() == 0 && threadIdx.x == 0)
         put_id(p.samples, p.id_dtype, out, (int64_t)(uint32_t)~best);
-    board.close();
+    board.wait();
 }

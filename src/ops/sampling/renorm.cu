@@ -75,12 +75,19 @@ __forceinline__ void renorm(row_view &r, exchange &e, const params &p, int64_t r
     }
     const mass_unit u = unit_of(s.max, r.end - r.lead);
     float least = LEAST_PROB;
+    gathered g = {};
     if (k > 0 && k < p.v)
-        least = select<false>(r, e, room, state, s, u, (uint64_t)k, LEAST_PROB, false);
+        least = select<false>(r, room, state, s, u, (uint64_t)k, LEAST_PROB, false, g);
     else if (top_p < 1.0f)
-        least = select<true>(r, e, room, state, s, u,
-                             share_of(top_p, power_of_two(42 - u.exponent)), LEAST_PROB, false);
-    const uint64_t sum = add_up(e, sum_row(r, least, u)).total;
+        least = select<true>(r, room, state, s, u,
+                             share_of(top_p, power_of_two(42 - u.exponent)), LEAST_PROB, false, g);
+    uint64_t sum, own;
+    if (g.listed && (!by_count || g.above == 0))
+        sum = tally_listed(room, state, g, 1, own, [&](float x) {
+                  return x >= least ? mass_of(x, u) : 0;
+              }).total;
+    else
+        sum = add_up(e, sum_row(r, least, u)).total;
     const float scale = (float)(0x1p22 / (double)sum);
     write_row(r, p, row, [&](float x, int) { return x >= least ? x * u.scale * scale : 0.0f; });
 }
@@ -91,9 +98,10 @@ __forceinline__ void mask(row_view &r, exchange &e, const params &p, int64_t row
     const int64_t k = row_int(p.limit, row);
     const row_stats s = read_row(r, e, k > 16 * PARTS);
     const mass_unit u = {};
+    gathered g;
     float least = -INFINITE;
     if (k > 0 && k < p.v)
-        least = select<false>(r, e, room, state, s, u, (uint64_t)k, -LARGEST, false);
+        least = select<false>(r, room, state, s, u, (uint64_t)k, -LARGEST, false, g);
     write_row(r, p, row, [&](float x, int) { return x >= least ? x : -INFINITE; });
 }
 
@@ -117,5 +125,5 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
         else
             renorm(r, board, p, row, room, &state);
     }
-    board.close();
+    board.wait();
 }

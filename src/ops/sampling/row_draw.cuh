@@ -36,37 +36,71 @@ __forceinline__ uint64_t uniform53(const bolide__per_row &seed, const bolide__pe
     return ((uint64_t)w.x << 32 | w.y) >> 11;
 }
 
+/* Vector j of this warp, which another pass has read before. */
+__forceinline__ void look_at(const row_view &r, int j, float (&x)[4]) {
+    if constexpr (CACHED) {
+        const float4 v = *cached_vector(r, j);
+        x[0] = v.x, x[1] = v.y, x[2] = v.z, x[3] = v.w;
+    } else {
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            x[i] = element_at(r, 4 * j + i);
+    }
+}
+
+__forceinline__ uint64_t vector_mass(const row_view &r, int j, float least, mass_unit u) {
+    float x[4];
+    uint64_t sum = 0;
+    if (j >= r.last)
+        return 0;
+    look_at(r, j, x);
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        sum += x[i] >= least ? mass_of(x[i], u) : 0;
+    return sum;
+}
+
+__forceinline__ int find_in_vector(const row_view &r, int j, float least, mass_unit u, uint64_t sum,
+                                   uint64_t goal) {
+    float x[4];
+    int id = -1;
+    look_at(r, j, x);
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        sum += x[i] >= least ? mass_of(x[i], u) : 0;
+        if (sum > goal && id < 0)
+            id = 4 * j + i - r.lead;
+    }
+    return id;
+}
+
 /* The element of this warp at which the sum of the masses of values >= least, begun with `sum`,
  * exceeds goal; -1 if it does not. The same in all lanes. */
 __forceinline__ int find_mass(const row_view &r, float least, mass_unit u, uint64_t sum,
                               uint64_t goal) {
-    int found = -1;
-    walk<1>(r, [&](const float(&x)[4], int j) {
-        if (found >= 0)
-            return;
-        uint64_t mass[4], own = 0;
+    /* First the vector, four groups of 32 at a time, whose sums do not wait for each other. */
+    constexpr int N = 4;
+    const int lane = lane_of_warp();
+    for (int begin = r.first; begin < r.last; begin += 32 * N) {
+        uint64_t upto[N];
 #pragma unroll
-        for (int i = 0; i < 4; i++) {
-            mass[i] = x[i] >= least ? mass_of(x[i], u) : 0;
-            own += mass[i];
-        }
-        const uint64_t upto = sum + warp_prefix(own);
-        uint64_t at = upto - own;
-        int id = -1;
-        if (at <= goal && upto > goal) {
+        for (int n = 0; n < N; n++)
+            upto[n] = warp_prefix(vector_mass(r, begin + 32 * n + lane, least, u));
+        int vector = -1;
 #pragma unroll
-            for (int i = 0; i < 4; i++) {
-                at += mass[i];
-                if (at > goal && id < 0)
-                    id = 4 * j + i - r.lead;
-            }
+        for (int n = 0; n < N; n++) {
+            const uint64_t group = __shfl_sync(0xffffffffu, upto[n], 31);
+            const uint32_t lanes = __ballot_sync(0xffffffffu, sum + upto[n] > goal);
+            const int first = larger(__ffs(lanes) - 1, 0);
+            const uint64_t below = __shfl_sync(0xffffffffu, upto[n], larger(first - 1, 0));
+            const bool here = vector < 0 && lanes != 0;
+            vector = here ? begin + 32 * n + first : vector;
+            sum += here ? (first ? below : 0) : vector < 0 ? group : 0;
         }
-        const uint32_t lanes = __ballot_sync(0xffffffffu, id >= 0);
-        if (lanes)
-            found = __shfl_sync(0xffffffffu, id, __ffs(lanes) - 1);
-        sum = __shfl_sync(0xffffffffu, upto, 31);
-    });
-    return found;
+        if (vector >= 0)
+            return find_in_vector(r, vector, least, u, sum, goal);
+    }
+    return -1;
 }
 
 /* The first element of this warp that is >= least, or -1. The same in all lanes. */
@@ -97,19 +131,22 @@ __forceinline__ int first_of_row(const row_view &r, exchange &e, float least) {
          }).all.a;
 }
 
-/* Draws from the masses of values >= least, of which this warp has `own`: done(id) is called by one
- * thread of the cluster. Gives whether there was any mass, and if not, done is not called. */
+/* Draws from the masses of values >= least, of which this warp has `own` and others p: done(id) is
+ * called by one thread of the cluster, unless there is no mass. */
 template <class F>
-__forceinline__ bool draw(const row_view &r, exchange &e, float least, mass_unit u, uint64_t own,
+__forceinline__ void draw(row_view &r, const place &p, float least, mass_unit u, uint64_t own,
                           uint64_t uniform, F done) {
-    const place p = add_up(e, own);
     const uint64_t goal = __umul64hi(uniform << 11, p.total);
     if (p.total > 0 && p.before <= goal && p.before + own > goal) {
+        if constexpr (LOGITS) {
+            uint64_t kept, all;
+            if (!r.weighed)
+                weigh_row(r, r.max, r.divisor, r.keep, u, kept, all);
+        }
         const int id = find_mass(r, least, u, p.before, goal);
         if (lane_of_warp() == 0)
             done(id);
     }
-    return p.total > 0;
 }
 
 #endif

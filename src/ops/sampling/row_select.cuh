@@ -6,10 +6,11 @@
 //   1 guess    every fourth element goes into 1,024 bins, from which a narrow range follows that
 //              holds t but for bad luck
 //   2 gather   one pass adds up what lies above the range and sets aside what lies in it
-//   3 descend  the first block takes what all have set aside and finds t by radix: 2,048 bins a
-//              step, each with the exact sum of its values
+//   3 descend  every block gets what all have set aside and finds t by radix: 2,048 bins a step,
+//              each with the exact sum of its values
 //
-// Where the guess was wrong, or too many values are equal, step 3 runs over the whole row with the
+// As every block then knows the values about t of all, it knows without another pass what each of
+// them keeps. Where the guess was wrong, or too many values are equal, step 3 runs over the whole row with the
 // bins of all blocks added up. Sums are integers, so nothing depends on the order of the atomics.
 
 #ifndef BOLIDE_OPS_SAMPLING_ROW_SELECT_CUH
@@ -18,7 +19,7 @@
 #include "ops/sampling/row_view.cuh"
 
 constexpr int BINS = BOLIDE__ROW_BINS, POOL = BOLIDE__ROW_POOL;
-constexpr int GUESS_BINS = 2 * THREADS, OWN_POOL = POOL / WARPS;
+constexpr int GUESS_BINS = 2 * THREADS, OWN_POOL = POOL / WARPS, SLOTS = POOL / CLUSTER;
 /* Up to so many values in a row, or kept so far, everything is set aside. */
 constexpr int FEW = 3840, FEW_KEPT = 2048;
 constexpr float LEAST_PROB = __builtin_bit_cast(float, 1u);
@@ -31,21 +32,28 @@ struct alignas(16) select_room {
             uint32_t low[BINS], high[BINS]; /* 64-bit sums, in two words that carry */
         };
         float own[WARPS][OWN_POOL]; /* what each warp has set aside */
-    };
-    union {
-        float pool[POOL]; /* what all have, in the first block */
         struct {
-            uint32_t guess[GUESS_BINS];                           /* of this block */
+            uint32_t guess[GUESS_BINS]; /* of this block */
             uint32_t part[GUESS_BINS / CLUSTER], sum[GUESS_BINS]; /* of all: some bins, all bins */
         };
     };
+    float pool[CLUSTER][SLOTS]; /* what all have set aside, pushed by each */
 };
 
 struct select_state {
-    two_words outcome; /* key and whether it was found: pushed by the first block */
+    two_words head[CLUSTER]; /* weight above the range and values in the pool, pushed by each */
+    two_words tally[WARPS];
     uint64_t part[WARPS], above;
     float mass_part[WARPS];
-    int bin, low_bin, high_bin;
+    int count[WARPS], bin, low_bin, high_bin;
+};
+
+/* What a selection knows besides: `listed` if the pool and the heads account for all values from
+ * the range up. */
+struct gathered {
+    uint64_t above, own_above; /* weight over the range, of the row and of this warp */
+    int first, count;          /* this warp's values in its block's part of the pool */
+    bool listed;
 };
 
 /* ---- descend ------------------------------------------------------------------------------ */
@@ -190,18 +198,6 @@ template <bool LINEAR> struct guess_scale {
         return down < float_bits(max) ? bits_float(float_bits(max) - down) : 0.0f;
     }
 };
-
-/* One element of a vector without a cache. */
-__forceinline__ float element_at(const row_view &r, int at) {
-    if (at < r.lead || at >= r.end)
-        return r.weighed ? 0.0f : NONE;
-    float x = clean(to_float(r.base[at]));
-    if constexpr (RESIDUAL)
-        x = r.minus ? fmaxf(x - clean(to_float(r.minus[at])), 0.0f) : x;
-    if constexpr (LOGITS)
-        x = !r.weighed ? x : x >= r.keep ? weight_of(r, x) : 0.0f;
-    return x;
-}
 
 /* Fills the bins and gives the share of the elements in them, 1 to so many. Neighbouring lanes look
  * at different places of their vectors, which lie in different banks. */
@@ -374,83 +370,128 @@ __forceinline__ uint64_t gather(const row_view &r, select_room *room, span s, ma
     return MASS ? warp_total(sum.total) : warp_total(above);
 }
 
-/* ---- all together ------------------------------------------------------------------------- */
+/* ---- what all have set aside -------------------------------------------------------------- */
 
-/* Where the warps' values go in the common pool, and whether they fit. */
-struct gathered {
-    uint64_t above;
-    int before, count;
-    bool fits;
-};
-
-__forceinline__ gathered compare_gathered(exchange &e, uint64_t above, int count) {
-    /* A warp with too many makes the sum too large to fit. */
-    const uint64_t size = count <= OWN_POOL ? count : 2 * POOL;
-    const joined j = e.meet({above, size}, {0, 0}, [](two_words x, two_words y) {
-        return two_words{x.a + y.a, x.b + y.b};
-    });
-    return {j.all.a, (int)j.before.b, (int)j.all.b, j.all.b <= POOL};
-}
-
-/* Lets the first block find the target among what has been set aside, and shows it to all. */
-template <bool MASS>
-__forceinline__ two_words find_gathered(select_room *room, select_state *state, const gathered &g,
-                                        int count, span range, uint64_t want, mass_unit u) {
-    const float *own = room->own[warp_of_block()];
-    for (int i = lane_of_warp(); i < count; i += 32)
-        store_peer<CLUSTER>(&room->pool[g.before + i], 0, own[i]);
-    cluster_sync<CLUSTER>();
-    if (cluster_rank<CLUSTER>() == 0) {
-        uint32_t key = 0;
-        const bool found = descend<MASS, false>(
-            room, state,
-            [&](auto f) {
-                for (int i = threadIdx.x; i < g.count; i += THREADS)
-                    f(room->pool[i]);
-            },
-            key_of(range.low), key_of(range.high), g.above, want, u, key);
-        if (threadIdx.x < CLUSTER)
-            store_peer<CLUSTER>(&state->outcome, threadIdx.x, {key, found});
+/* Pushes this warp's values and weight to all blocks. Whether all fit shows in g.listed. */
+__forceinline__ gathered share_gathered(select_room *room, select_state *state, uint64_t above,
+                                        int count) {
+    const int lane = lane_of_warp(), warp = warp_of_block(), rank = cluster_rank<CLUSTER>();
+    if (lane == 0) {
+        state->part[warp] = above;
+        state->count[warp] = count <= OWN_POOL ? count : 2 * POOL;
     }
+    __syncthreads();
+    const int counts = lane < WARPS ? state->count[lane] : 0;
+    const uint64_t weights = lane < WARPS ? state->part[lane] : 0;
+    const int all = warp_total(counts);
+    gathered g = {0, above, warp_total(lane < warp ? counts : 0), count, false};
+    const bool fits = all <= SLOTS;
+    for (int peer = 0; fits && peer < CLUSTER; peer++)
+        for (int i = lane; i < count; i += 32)
+            store_peer<CLUSTER>(&room->pool[rank][g.first + i], peer, room->own[warp][i]);
+    const uint64_t block_above = warp_total(weights);
+    if (warp == 0 && lane < CLUSTER)
+        store_peer<CLUSTER>(&state->head[rank], lane,
+                            {block_above, (uint64_t)(fits ? all : 2 * POOL)});
     cluster_sync<CLUSTER>();
-    return state->outcome;
+    const two_words head = lane < CLUSTER ? state->head[lane] : two_words{0, 0};
+    g.above = warp_total(head.a);
+    g.listed = warp_total((int)head.b) <= POOL;
+    return g;
 }
+
+/* f(x, block) for the values of the pool, one thread each. */
+template <class F>
+__forceinline__ void each_listed(const select_room *room, const select_state *state, F f) {
+    for (int i = threadIdx.x; i < POOL; i += THREADS) {
+        const int block = i / SLOTS, slot = i % SLOTS;
+        if (slot < (int)state->head[block].b)
+            f(room->pool[block][slot], block);
+    }
+}
+
+/* Largest listed value in [low, high] at which the weight reaches want, as descend. */
+template <bool MASS>
+__forceinline__ bool find_listed(select_room *room, select_state *state, float low, float high,
+                                 uint64_t above, uint64_t want, mass_unit u, uint32_t &key) {
+    return descend<MASS, false>(
+        room, state,
+        [&](auto f) { each_listed(room, state, [&](float x, int) { f(x); }); }, key_of(low),
+        key_of(high), above, want, u, key);
+}
+
+/* Adds up weigh(x) of the listed values, and `scale` times the weights above them: of the row, of
+ * the warps before this one, of this warp. */
+template <class W>
+__forceinline__ place tally_listed(const select_room *room, select_state *state, const gathered &g,
+                                   uint64_t scale, uint64_t &own, W weigh) {
+    const int lane = lane_of_warp(), warp = warp_of_block(), rank = cluster_rank<CLUSTER>();
+    uint64_t all = 0, before = 0, mine = 0;
+    each_listed(room, state, [&](float x, int block) {
+        const uint64_t w = weigh(x);
+        all += w;
+        before += block < rank ? w : 0;
+    });
+    for (int i = lane; i < g.count; i += 32)
+        mine += weigh(room->pool[rank][g.first + i]);
+    own = warp_total(mine) + g.own_above * scale;
+    all = warp_total(all);
+    before = warp_total(before);
+    if (lane == 0) {
+        state->tally[warp] = {all, before};
+        state->part[warp] = own;
+    }
+    __syncthreads();
+    const two_words t = lane < WARPS ? state->tally[lane] : two_words{0, 0};
+    const uint64_t head = lane < CLUSTER ? state->head[lane].a * scale : 0;
+    const uint64_t ahead = lane < warp ? state->part[lane % WARPS] : 0;
+    const place p = {warp_total(t.b + ahead + (lane < rank ? head : 0)), warp_total(t.a + head)};
+    __syncthreads();
+    return p;
+}
+
+/* ---- all together ------------------------------------------------------------------------- */
 
 /* The largest t such that the values >= t, none below floor, are at least `want` or have that mass.
  * floor if there is none. few: little is above floor, as it seems. */
 template <bool MASS>
-__forceinline__ float select(const row_view &r, exchange &e, select_room *room, select_state *state,
-                             const row_stats &s, mass_unit u, uint64_t want, float floor,
-                             bool few) {
+__forceinline__ float select(const row_view &r, select_room *room, select_state *state,
+                             const row_stats &s, mass_unit u, uint64_t want, float floor, bool few,
+                             gathered &g) {
+    g.listed = false;
     if (!(s.max >= floor))
         return floor;
     const bool is_short = r.end - r.lead <= FEW;
+    uint32_t key = 0;
     for (bool all = few || is_short;; all = false) {
         span range = {floor, INFINITE};
-        if (!all) {
+        /* What an earlier selection has set aside is not read any more. */
+        if (all) {
+            cluster_sync<CLUSTER>();
+        } else {
+            __syncthreads();
             const double unit = MASS ? power_of_two(u.exponent - 42) : 1.0;
             const float target = (float)((double)want * unit);
             range = guess<MASS>(r, room, state, s, MASS ? s.total - target : target, floor);
         }
         int count;
         const uint64_t above = gather<MASS>(r, room, range, u, count);
-        range.high = fminf(range.high, s.max);
-        const gathered g = compare_gathered(e, above, count);
-        if (g.fits && g.above < want && range.low <= range.high) {
-            const two_words w = find_gathered<MASS>(room, state, g, count, range, want, u);
-            if (w.b)
-                return value_of((uint32_t)w.a);
+        g = share_gathered(room, state, above, count);
+        const float high = fminf(range.high, s.max);
+        if (g.listed && g.above < want && range.low <= high) {
+            if (find_listed<MASS>(room, state, range.low, high, g.above, want, u, key))
+                return value_of(key);
             if (range.low <= floor)
                 return floor;
         }
+        g.listed = false;
         if (!all || is_short)
             break;
     }
-    uint32_t key = 0;
     const bool found = descend<MASS, true>(
         room, state,
         [&](auto f) {
-            walk<1>(r, [&](const float(&x)[4], int) {
+            walk<1>(r, [&](const float (&x)[4], int) {
 #pragma unroll
                 for (int i = 0; i < 4; i++)
                     f(x[i]);

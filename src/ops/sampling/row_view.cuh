@@ -182,6 +182,18 @@ template <int N, class F> __forceinline__ void walk_memory(const row_view &r, F 
     }
 }
 
+/* One element of a vector without a cache. */
+__forceinline__ float element_at(const row_view &r, int at) {
+    if (at < r.lead || at >= r.end)
+        return r.weighed ? 0.0f : NONE;
+    float x = clean(to_float(r.base[at]));
+    if constexpr (RESIDUAL)
+        x = r.minus ? fmaxf(x - clean(to_float(r.minus[at])), 0.0f) : x;
+    if constexpr (LOGITS)
+        x = !r.weighed ? x : x >= r.keep ? weight_of(r, x) : 0.0f;
+    return x;
+}
+
 __forceinline__ float4 *cached_vector(const row_view &r, int j) {
     return reinterpret_cast<float4 *>(r.cache) + (j - r.block_first);
 }
@@ -246,7 +258,8 @@ struct joined {
 };
 
 /* A block may not be written to before it runs: all arrive when they open the exchange, and wait at
- * its first use. None leaves before all have closed it, for a peer might still push. */
+ * its first use, or at last before they leave. What peers push has arrived at the barrier behind it,
+ * so nobody waits there for others. */
 struct exchange {
     boards *shared;
     int turn;
@@ -261,12 +274,6 @@ struct exchange {
         if (!waited)
             cluster_wait<CLUSTER>();
         waited = true;
-    }
-
-    __forceinline__ void close() {
-        wait();
-        if constexpr (CLUSTER > 1)
-            cluster_sync<CLUSTER>();
     }
 
     /* Joins two words of each warp, the same in all its lanes; join is associative and does not

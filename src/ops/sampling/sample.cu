@@ -21,6 +21,14 @@ struct context {
     select_room *room;
     select_state *state;
     row_stats stats;
+    gathered found;
+};
+
+/* What a draw needs: the least value that is kept, and the sums of what is kept. */
+struct drawing {
+    float least;
+    place sums;
+    uint64_t own;
 };
 
 __forceinline__ void put_sample(const params &p, int64_t out, int64_t id, bool valid) {
@@ -29,96 +37,145 @@ __forceinline__ void put_sample(const params &p, int64_t out, int64_t id, bool v
         p.valid[out] = valid;
 }
 
-/* The least probability that top-k and top-p keep. */
-__forceinline__ float least_prob(context &c, const params &p, int64_t k, float top_p, mass_unit u) {
-    float least = LEAST_PROB;
-    row_stats s = c.stats;
-    double mass = power_of_two(42 - u.exponent);
-    const bool counted = k > 0 && k < p.v;
-    if (counted) {
-        least = select<false>(c.row, c.board, c.room, c.state, s, u, (uint64_t)k, least, false);
-        if (!(top_p < 1.0f))
-            return least;
-        const uint64_t kept = add_up(c.board, sum_row(c.row, least, u)).total;
-        if (p.filter == BOLIDE__FILTER_FIRST)
-            mass = (double)kept;
-        if (share_of(top_p, mass) > kept)
-            return least;
-        s.total = (float)((double)kept * power_of_two(u.exponent - 42));
+__forceinline__ drawing sum_up(context &c, float least, mass_unit u, bool listed) {
+    uint64_t own;
+    if (SELECT && listed) {
+        const place sums = tally_listed(c.room, c.state, c.found, 1, own, [&](float x) {
+            return x >= least ? mass_of(x, u) : 0;
+        });
+        return {least, sums, own};
     }
-    if (!(top_p < 1.0f))
-        return least;
-    return select<true>(c.row, c.board, c.room, c.state, s, u, share_of(top_p, mass), least,
-                        counted && k <= FEW_KEPT);
+    own = sum_row(c.row, least, u);
+    return {least, add_up(c.board, own), own};
 }
 
-/* Makes masses of the logits that top-k keeps, and gives the least that top-p keeps of them. */
-__forceinline__ float least_logit(context &c, const params &p, int64_t k, float top_p,
-                                  mass_unit u) {
-    float least = -INFINITE;
-    const bool counted = k > 0 && k < p.v;
-    if (counted)
-        least = select<false>(c.row, c.board, c.room, c.state, c.stats, u, (uint64_t)k, -LARGEST,
-                              false);
-    uint64_t kept, all;
-    weigh_row(c.row, c.stats.max, 1.0f, least, u, kept, all);
-    if (!(top_p < 1.0f))
-        return LEAST_PROB;
-    const place sum = add_up(c.board, kept);
-    const uint64_t every =
-        p.filter == BOLIDE__FILTER_JOINT ? add_up(c.board, all).total : sum.total;
-    const uint64_t want = share_of(top_p, (double)every);
-    if (want > sum.total)
-        return LEAST_PROB;
-    const row_stats s = {1.0f, (float)((double)sum.total * power_of_two(u.exponent - 42)), 0.0f};
-    return select<true>(c.row, c.board, c.room, c.state, s, u, want, LEAST_PROB,
-                        counted && k <= FEW_KEPT);
+/* Makes masses of the logits that are listed; those of the row follow where they are drawn from. */
+__forceinline__ void weigh_list(context &c, float keep) {
+    c.row.max = c.stats.max;
+    c.row.keep = keep;
+    c.row.divisor = 1.0f;
+    for (int i = threadIdx.x; i < POOL; i += THREADS) {
+        float *x = &c.room->pool[0][0] + i;
+        *x = *x >= keep ? weight_of(c.row, *x) : 0.0f;
+    }
+    __syncthreads();
 }
 
-__forceinline__ float least_kept(context &c, const params &p, int64_t out, float top_p,
-                                 mass_unit u) {
-    if constexpr (LOGITS)
-        return least_logit(c, p, row_int(p.top_k, out), top_p, u);
-    else if constexpr (SELECT)
-        return least_prob(c, p, row_int(p.top_k, out), top_p, u);
-    else if (p.filter == BOLIDE__FILTER_MIN_P)
-        return fmaxf(top_p > 0.0f ? fminf(top_p, 1.0f) * c.stats.max : 0.0f, LEAST_PROB);
-    else
-        return LEAST_PROB;
+/* Top-k and top-p. After top-k the values that it keeps are listed as a rule, and the rest is a
+ * matter of them alone. */
+__forceinline__ drawing filter_row(context &c, const params &p, int64_t k, float top_p,
+                                   mass_unit u) {
+    const bool counted = k > 0 && k < p.v, joint = p.filter == BOLIDE__FILTER_JOINT;
+    float least = LOGITS ? -INFINITE : LEAST_PROB;
+    double mass = power_of_two(42 - u.exponent); /* of a whole row of probabilities */
+    bool listed = false, summed = false, more = top_p < 1.0f;
+    row_stats s = c.stats;
+    drawing d = {};
+    if (counted) {
+        least = select<false>(c.row, c.room, c.state, s, u, (uint64_t)k,
+                              LOGITS ? -LARGEST : LEAST_PROB, false, c.found);
+        listed = c.found.listed && c.found.above == 0 && !(LOGITS && joint && more);
+    }
+    if constexpr (LOGITS) {
+        if (listed) {
+            weigh_list(c, least);
+        } else {
+            uint64_t own, all;
+            weigh_row(c.row, c.stats.max, 1.0f, least, u, own, all);
+            d = {LEAST_PROB, add_up(c.board, own), own};
+            mass = (double)(joint && more ? add_up(c.board, all).total : d.sums.total);
+            summed = true;
+        }
+        least = LEAST_PROB;
+        s = {1.0f, 0.0f, 0.0f};
+    }
+    for (bool ready = counted || LOGITS;; ready = true) {
+        if (ready || !more) {
+            if (!summed)
+                d = sum_up(c, least, u, listed);
+            if (!more)
+                return d;
+            if (counted && !joint)
+                mass = (double)d.sums.total;
+            if (share_of(top_p, mass) > d.sums.total)
+                return d;
+            s.total = (float)((double)d.sums.total * power_of_two(u.exponent - 42));
+        }
+        more = summed = false;
+        const uint64_t want = share_of(top_p, mass);
+        if (listed) {
+            uint32_t key;
+            if (find_listed<true>(c.room, c.state, least, s.max, 0, want, u, key))
+                least = value_of(key);
+        } else {
+            least = select<true>(c.row, c.room, c.state, s, u, want, least,
+                                 counted && k <= FEW_KEPT, c.found);
+            listed = c.found.listed;
+        }
+    }
+}
+
+/* Without a filter: masses in steps that suit a row whose largest is near 1 are added up as the row
+ * is read; only another row is read twice. */
+__forceinline__ drawing stream_row(context &c, const params &p, mass_unit &u) {
+    mass_sum sum;
+    float max = 0.0f;
+    u = unit_of(1.0f, (int)p.v);
+    walk_memory<4>(c.row, [&](const float(&x)[4], int) {
+        sum.add4(x, u);
+        max = fmaxf(max, fmaxf(fmaxf(x[0], x[1]), fmaxf(x[2], x[3])));
+    });
+    sum.carry();
+    const uint64_t own = warp_total(sum.total);
+    const joined j = c.board.meet({own, float_bits(lanes_max<32>(max))}, {0, 0},
+                                  [](two_words x, two_words y) {
+                                      return two_words{x.a + y.a, larger(x.b, y.b)};
+                                  });
+    c.stats.max = lower(j.all.b);
+    if (c.stats.max < 2.0f && c.stats.max >= 0x1p-20f)
+        return {LEAST_PROB, {j.before.a, j.all.a}, own};
+    u = unit_of(c.stats.max, (int)p.v);
+    return sum_up(c, LEAST_PROB, u, false);
 }
 
 /* Draws for output row `out`; the cluster acts as one. */
 __forceinline__ void sample(context &c, const params &p, int64_t out) {
     const int64_t from = p.indices ? id_at(p.indices, p.indices_dtype, out) : out;
     const bool first = cluster_rank<CLUSTER>() == 0 && threadIdx.x == 0;
-    if (from < 0 || from >= p.n) {
-        if (first)
-            put_sample(p, out, 0, false);
-        return;
-    }
+    const bool stream = !SELECT && !CACHED && p.filter == BOLIDE__FILTER_NONE;
     const int64_t k = SELECT ? row_int(p.top_k, out) : 0;
-    c.row = open_row(static_cast<const input_t *>(p.input) + from * p.input_n, nullptr, p.v,
-                     c.row.cache);
-    c.stats = read_row(c.row, c.board, k > 16 * PARTS);
+    const bool outside = from < 0 || from >= p.n;
+    const float top_p = p.filter == BOLIDE__FILTER_NONE ? 1.0f : row_float(p.top_p, out);
+    drawing d = {};
+    mass_unit u = {};
+    c.row = open_row(static_cast<const input_t *>(p.input) + (outside ? 0 : from * p.input_n),
+                     nullptr, outside ? 0 : p.v, c.row.cache);
+    if (stream)
+        d = stream_row(c, p, u);
+    else
+        c.stats = read_row(c.row, c.board, k > 16 * PARTS);
     if (c.stats.max == NONE) {
         if (first)
             put_sample(p, out, 0, false);
         return;
     }
-    const float top_p = p.filter == BOLIDE__FILTER_NONE ? 1.0f : row_float(p.top_p, out);
     if (SELECT && top_p <= 0.0f) {
         const int id = first_of_row(c.row, c.board, c.stats.max);
         if (first)
             put_sample(p, out, id, true);
         return;
     }
-    const mass_unit u = unit_of(LOGITS ? 1.0f : c.stats.max, (int)p.v);
-    const float least = least_kept(c, p, out, top_p, u);
-    const bool drawn =
-        draw(c.row, c.board, least, u, sum_row(c.row, least, u),
-             uniform53(p.seed, p.offset, out, 0), [&](int id) { put_sample(p, out, id, true); });
-    if (!drawn && first)
-        put_sample(p, out, 0, false);
+    if (!stream) {
+        u = unit_of(LOGITS ? 1.0f : c.stats.max, (int)p.v);
+        if constexpr (SELECT) {
+            d = filter_row(c, p, k, top_p, u);
+        } else {
+            const float share = p.filter == BOLIDE__FILTER_MIN_P && top_p > 0.0f ? top_p : 0.0f;
+            d = sum_up(c, fmaxf(fminf(share, 1.0f) * c.stats.max, LEAST_PROB), u, false);
+        }
+    }
+    draw(c.row, d.sums, d.least, u, d.own, uniform53(p.seed, p.offset, out, 0),
+         [&](int id) { put_sample(p, out, id, true); });
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 2)
@@ -132,5 +189,5 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
     c.state = &state;
     c.board.open(&shown);
     sample(c, p, blockIdx.x / CLUSTER);
-    c.board.close();
+    c.board.wait();
 }

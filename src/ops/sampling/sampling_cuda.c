@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The CUDA backend of the sampling operators: over how many blocks a row is spread, what
+// The CUDA backend of the sampling and top-k operators: over how many blocks a row is spread, what
 // of it fits in shared memory, and the launches.
 
 #include "cuda/cuda.h"
@@ -42,6 +42,16 @@ static layout layout_of(const bolide__call *call, int64_t rows, int64_t v, int32
     return (layout){blocks, cached, (int32_t)(room + (cached ? part : 0))};
 }
 
+/* For rows that are read once and not kept: spread for the sake of balance alone. */
+static layout streaming_layout(const bolide__call *call, int64_t rows, int64_t v) {
+    const bolide__cuda_limits *limits = bolide__cuda_limits_of(call->ctx);
+    const int32_t most = limits->arch < 90 ? 1 : limits->arch < 110 ? BOLIDE__ROW_BLOCKS : 8;
+    int32_t blocks = 1;
+    while (blocks < most && rows * blocks < 3 * limits->sm_count && v > 4096 * blocks)
+        blocks *= 2;
+    return (layout){blocks, 0, 0};
+}
+
 /* Vectors are counted in 32 bits. */
 static bolide_status check_columns(const bolide__call *call, int64_t v) {
     if (v <= INT32_MAX - 64)
@@ -71,7 +81,9 @@ static bolide__grid grid_of(int64_t rows, layout l) {
 bolide_status bolide__sample_launch(const bolide__call *call, const bolide__sample_params *p) {
     BOLIDE_TRY(check_columns(call, p->v));
     const int select = p->filter == BOLIDE__FILTER_FIRST || p->filter == BOLIDE__FILTER_JOINT;
-    const layout l = layout_of(call, p->b, p->v, select ? BOLIDE__ROW_ROOM : 0);
+    layout l = layout_of(call, p->b, p->v, select ? BOLIDE__ROW_ROOM : 0);
+    if (p->filter == BOLIDE__FILTER_NONE && !p->logits)
+        l = streaming_layout(call, p->b, p->v);
     const bolide__row_kind kind = p->logits ? BOLIDE__ROW_LOGITS : BOLIDE__ROW_PROBS;
     bolide__spec s = spec_of("sampling/sample.cu", "bolide_sample", p->dtype, kind, l);
     bolide__spec_add(&s, "SELECT", select);
@@ -81,13 +93,7 @@ bolide_status bolide__sample_launch(const bolide__call *call, const bolide__samp
 
 bolide_status bolide__gumbel_launch(const bolide__call *call, const bolide__sample_params *p) {
     BOLIDE_TRY(check_columns(call, p->v));
-    /* Nothing is kept, so a row is spread for the sake of balance alone. */
-    const bolide__cuda_limits *limits = bolide__cuda_limits_of(call->ctx);
-    layout l = layout_of(call, p->b, p->v, 0);
-    while (l.blocks < 8 && limits->arch >= 90 && p->b * l.blocks < 4 * limits->sm_count &&
-           p->v > 4096 * l.blocks)
-        l.blocks *= 2;
-    l.cached = l.shared = 0;
+    const layout l = streaming_layout(call, p->b, p->v);
     const bolide__spec s =
         spec_of("sampling/gumbel.cu", "bolide_gumbel", p->dtype, BOLIDE__ROW_LOGITS, l);
     const bolide__grid g = grid_of(p->b, l);
@@ -112,5 +118,17 @@ bolide_status bolide__speculative_launch(const bolide__call *call,
     const bolide__spec s = spec_of("sampling/speculative.cu", "bolide_speculative", BOLIDE_F32,
                                    BOLIDE__ROW_RESIDUAL, l);
     const bolide__grid g = grid_of(p->b, l);
+    return bolide__cuda_launch(call, &s, &g, p, sizeof *p);
+}
+
+bolide_status bolide__topk_launch(const bolide__call *call, const bolide__topk_params *p) {
+    BOLIDE_TRY(check_columns(call, p->v));
+    if (p->k == 0)
+        return BOLIDE_OK;
+    const layout l = layout_of(call, p->n, p->v, BOLIDE__ROW_ROOM);
+    bolide__spec s = spec_of("sampling/topk.cu", "bolide_topk", p->dtype, BOLIDE__ROW_RANKED, l);
+    bolide__spec_add(&s, "FORM", p->form); /* 3 values */
+    bolide__spec_add(&s, "SORTED", p->sorted);
+    const bolide__grid g = grid_of(p->n, l);
     return bolide__cuda_launch(call, &s, &g, p, sizeof *p);
 }

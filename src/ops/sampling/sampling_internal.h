@@ -175,6 +175,7 @@ typedef struct bolide__topk_params {
 bolide_status bolide__sample_launch(const bolide__call *call, const bolide__sample_params *p);
 bolide_status bolide__gumbel_launch(const bolide__call *call, const bolide__sample_params *p);
 bolide_status bolide__renorm_launch(const bolide__call *call, const bolide__renorm_params *p);
+bolide_status bolide__topk_launch(const bolide__call *call, const bolide__topk_params *p);
 bolide_status bolide__speculative_launch(const bolide__call *call,
                                          const bolide__speculative_params *p);
 

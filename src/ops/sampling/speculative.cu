@@ -58,21 +58,24 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
     board.open(&shown);
     const int64_t b = blockIdx.x / CLUSTER;
     const bool leader = cluster_rank<CLUSTER>() == 0 && warp_of_block() == 0;
-    const int64_t place = test_drafts(p, b, leader);
+    const int64_t accepted = test_drafts(p, b, leader);
     const uint64_t uniform = uniform53(p.seed, p.offset, b, (uint32_t)p.n);
-    const float *target = p.target + b * p.target_b + place * p.target_n;
-    const float *draft = place < p.n ? p.draft + b * p.draft_b + place * p.draft_n : nullptr;
-    auto emit = [&](int64_t id) { put_id(p.out, p.out_dtype, b * p.out_b + place, id); };
+    const float *target = p.target + b * p.target_b + accepted * p.target_n;
+    const float *draft = accepted < p.n ? p.draft + b * p.draft_b + accepted * p.draft_n : nullptr;
+    auto emit = [&](int64_t id) { put_id(p.out, p.out_dtype, b * p.out_b + accepted, id); };
     bool drawn = false;
     /* Once with the draft subtracted and, if nothing is left, once without. */
     for (int turn = draft ? 0 : 1; turn < 2 && !drawn; turn++) {
-        const row_view r = open_row(target, turn == 0 ? draft : nullptr, p.v, cache);
+        row_view r = open_row(target, turn == 0 ? draft : nullptr, p.v, cache);
         const row_stats s = read_row(r, board, false);
         const float least = bits_float(1);
         const mass_unit u = unit_of(s.max, (int)p.v);
-        drawn = draw(r, board, least, u, sum_row(r, least, u), uniform, emit);
+        const uint64_t own = sum_row(r, least, u);
+        const place sums = add_up(board, own);
+        draw(r, sums, least, u, own, uniform, emit);
+        drawn = sums.total > 0;
     }
     if (!drawn && leader && lane_of_warp() == 0)
         emit(0);
-    board.close();
+    board.wait();
 }

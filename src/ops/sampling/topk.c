@@ -137,26 +137,39 @@ static void set_page_table(bolide__topk_params *p, const bolide_tensor *table) {
     p->pages = table->shape[1];
 }
 
-static bolide_status run(const bolide__call *call, bolide__topk_params *p) {
-    bolide__parallel_for(call->ctx, p->n, bolide__row_grain(p->v), BOLIDE_CPU_PICK(topk_rows), p);
+static bolide_status run_cpu(const bolide__call *call, bolide__topk_params p) {
+    bolide__parallel_for(call->ctx, p.n, bolide__row_grain(p.v), BOLIDE_CPU_PICK(topk_rows), &p);
     return BOLIDE_OK;
 }
 
-static bolide_status top_k_cpu(const bolide__call *call) {
+/* A backend for each device. */
+#define BACKENDS(name)                                                                             \
+    static bolide_status name##_cpu(const bolide__call *call) {                                    \
+        return run_cpu(call, name##_fill(call));                                                   \
+    }                                                                                              \
+    static bolide_status name##_cuda(const bolide__call *call) {                                   \
+        const bolide__topk_params p = name##_fill(call);                                           \
+        return bolide__topk_launch(call, &p);                                                      \
+    }                                                                                              \
+    _Static_assert(1, "a semicolon follows")
+
+static bolide__topk_params top_k_fill(const bolide__call *call) {
     const bolide_top_k_args *a = call->args;
     bolide__topk_params p = base(a->input, a->k, a->indices, a->values);
     p.sorted = a->sorted;
     p.tie_break = a->tie_break;
-    return run(call, &p);
+    return p;
 }
+BACKENDS(top_k);
 
-static bolide_status clusters_cpu(const bolide__call *call) {
+static bolide__topk_params clusters_fill(const bolide__call *call) {
     const bolide_topk_clusters_exact_args *a = call->args;
     bolide__topk_params p = base(a->logits, a->top_k, a->indices, a->values);
-    return run(call, &p);
+    return p;
 }
+BACKENDS(clusters);
 
-static bolide_status paged_cpu(const bolide__call *call) {
+static bolide__topk_params paged_fill(const bolide__call *call) {
     const bolide_top_k_page_table_transform_args *a = call->args;
     bolide__topk_params p = base(a->input, a->k, a->out, NULL);
     set_page_table(&p, a->src_page_table);
@@ -168,10 +181,11 @@ static bolide_status paged_cpu(const bolide__call *call) {
     p.page_size = a->page_size;
     p.raw_indices = data_or_null(a->out_raw_indices);
     p.raw_indices_n = stride_or_zero(a->out_raw_indices);
-    return run(call, &p);
+    return p;
 }
+BACKENDS(paged);
 
-static bolide_status ragged_cpu(const bolide__call *call) {
+static bolide__topk_params ragged_fill(const bolide__call *call) {
     const bolide_top_k_ragged_transform_args *a = call->args;
     bolide__topk_params p = base(a->input, a->k, a->out, NULL);
     p.form = BOLIDE__TOPK_RAGGED;
@@ -179,27 +193,30 @@ static bolide_status ragged_cpu(const bolide__call *call) {
     p.lengths = bolide__data(a->lengths);
     p.row_starts = data_or_null(a->row_starts);
     p.offsets = bolide__data(a->offsets);
-    return run(call, &p);
+    return p;
 }
+BACKENDS(ragged);
 
-static bolide_status clusters_paged_cpu(const bolide__call *call) {
+static bolide__topk_params clusters_paged_fill(const bolide__call *call) {
     const bolide_topk_clusters_page_table_transform_args *a = call->args;
     bolide__topk_params p = base(a->logits, a->top_k, a->out, NULL);
     set_page_table(&p, a->src_page_table);
     p.lengths = bolide__data(a->seq_lens);
-    return run(call, &p);
+    return p;
 }
+BACKENDS(clusters_paged);
 
-static bolide_status clusters_ragged_cpu(const bolide__call *call) {
+static bolide__topk_params clusters_ragged_fill(const bolide__call *call) {
     const bolide_topk_clusters_ragged_transform_args *a = call->args;
     bolide__topk_params p = base(a->logits, a->top_k, a->out, NULL);
     p.form = BOLIDE__TOPK_RAGGED;
     p.lengths = bolide__data(a->seq_lens);
     p.offsets = bolide__data(a->offsets);
-    return run(call, &p);
+    return p;
 }
+BACKENDS(clusters_ragged);
 
-static bolide_status varlen_cpu(const bolide__call *call) {
+static bolide__topk_params varlen_fill(const bolide__call *call) {
     const bolide_top_k_varlen_args *a = call->args;
     bolide__topk_params p = base(a->logits, a->top_k, a->out_indices, a->out_values);
     p.lengths = bolide__data(a->seq_lens);
@@ -207,8 +224,9 @@ static bolide_status varlen_cpu(const bolide__call *call) {
     p.compress_ratio = a->compress_ratio;
     p.pre_idx = data_or_null(a->pre_idx);
     p.pre_idx_n = stride_or_zero(a->pre_idx);
-    return run(call, &p);
+    return p;
 }
+BACKENDS(varlen);
 
 /* ---- what rows cannot say ----------------------------------------------------------------- */
 
@@ -279,7 +297,8 @@ static bolide_status varlen_check(const bolide__call *call) {
         .doc = text,                                                                               \
         .run = BOLIDE_ENTRY(bolide_##op##_args, rows_of_it),                                       \
         .check = checks,                                                                           \
-        .cpu = backend,                                                                            \
+        .cpu = backend##_cpu,                                                                      \
+        .cuda = backend##_cuda,                                                                    \
     };                                                                                             \
     bolide_status bolide_##op(const bolide_context *ctx, const bolide_##op##_args *args,           \
                               bolide_stream stream) {                                              \
@@ -287,16 +306,16 @@ static bolide_status varlen_check(const bolide__call *call) {
     }                                                                                              \
     _Static_assert(1, "a semicolon follows")
 
-TOPK_OP(top_k, top_k_rows, top_k_check, top_k_cpu, "the k largest of each row");
-TOPK_OP(top_k_page_table_transform, paged_rows, paged_check, paged_cpu,
+TOPK_OP(top_k, top_k_rows, top_k_check, top_k, "the k largest of each row");
+TOPK_OP(top_k_page_table_transform, paged_rows, paged_check, paged,
         "the k largest of each row, through a page table");
-TOPK_OP(top_k_ragged_transform, ragged_rows, windows_check, ragged_cpu,
+TOPK_OP(top_k_ragged_transform, ragged_rows, windows_check, ragged,
         "the k largest of each row, plus an offset");
-TOPK_OP(top_k_varlen, varlen_rows, varlen_check, varlen_cpu,
+TOPK_OP(top_k_varlen, varlen_rows, varlen_check, varlen,
         "the top_k largest of the columns that a decoding request has");
-TOPK_OP(topk_clusters_exact, clusters_rows, clusters_check, clusters_cpu,
+TOPK_OP(topk_clusters_exact, clusters_rows, clusters_check, clusters,
         "the top_k largest of each row");
-TOPK_OP(topk_clusters_page_table_transform, clusters_paged_rows, windows_check, clusters_paged_cpu,
+TOPK_OP(topk_clusters_page_table_transform, clusters_paged_rows, windows_check, clusters_paged,
         "the top_k largest of each row, through a page table");
-TOPK_OP(topk_clusters_ragged_transform, clusters_ragged_rows, windows_check, clusters_ragged_cpu,
+TOPK_OP(topk_clusters_ragged_transform, clusters_ragged_rows, windows_check, clusters_ragged,
         "the top_k largest of each row, plus an offset");
