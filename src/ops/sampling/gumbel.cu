@@ -24,6 +24,13 @@ __forceinline__ float noise_of(float v) {
     return -logf(-log1pf(-v));
 }
 
+/* The same within 1e-3. */
+__forceinline__ float noise_near(float v) {
+    const float small = v * fmaf(v, fmaf(v, 0.33333333f, 0.5f), 1.0f);
+    const float t = v < 0.0625f ? small : -LN2 * log2_fast(1.0f - v);
+    return -LN2 * log2_fast(t);
+}
+
 __forceinline__ float unit_of_word(uint32_t word) {
     return fminf(fmaf((float)word, 0x1p-32f, 0x1p-33f), 0x1.fffffep-1f);
 }
@@ -39,13 +46,19 @@ __forceinline__ void offer(contest &c, const float (&x)[4], int first, random4 w
         may[i] = fmaf(-LN2, log2_fast(unit_of_word(word[i])), x[i]) >= least;
     if (!__any_sync(0xffffffffu, may[0] || may[1] || may[2] || may[3]))
         return;
-#pragma unroll 1
+    /* Of those that may win, the fast noise leaves one or two. */
+    float near[4], lead = c.leader;
+#pragma unroll
     for (int i = 0; i < 4; i++) {
-        const bool mine = i == 0 ? may[0] : i == 1 ? may[1] : i == 2 ? may[2] : may[3];
-        const float logit = i == 0 ? x[0] : i == 1 ? x[1] : i == 2 ? x[2] : x[3];
-        const uint32_t bits = i == 0 ? word[0] : i == 1 ? word[1] : i == 2 ? word[2] : word[3];
-        if (mine) {
-            const float score = logit + noise_of(unit_of_word(bits));
+        near[i] = may[i] ? x[i] + noise_near(unit_of_word(word[i])) : -INFINITE;
+        lead = fmaxf(lead, near[i]);
+    }
+    lead = lanes_max<32>(lead);
+    lead -= 2e-3f + 2e-6f * fabsf(lead);
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        if (may[i] && near[i] >= lead) {
+            const float score = x[i] + noise_of(unit_of_word(word[i]));
             c.id = score > c.score ? first + i : c.id;
             c.score = fmaxf(score, c.score);
         }

@@ -75,15 +75,17 @@ __forceinline__ void renorm(row_view &r, exchange &e, const params &p, int64_t r
     }
     const mass_unit u = unit_of(s.max, r.end - r.lead);
     float least = LEAST_PROB;
-    gathered g = {};
+    bool listed = false;
+    uint64_t above = 0;
     if (k > 0 && k < p.v)
-        least = select<false>(r, room, state, s, u, (uint64_t)k, LEAST_PROB, false, g);
+        least = select<false>(r, room, state, s, u, (uint64_t)k, LEAST_PROB, false, listed, above);
     else if (top_p < 1.0f)
         least = select<true>(r, room, state, s, u,
-                             share_of(top_p, power_of_two(42 - u.exponent)), LEAST_PROB, false, g);
+                             share_of(top_p, power_of_two(42 - u.exponent)), LEAST_PROB, false,
+                             listed, above);
     uint64_t sum, own;
-    if (g.listed && (!by_count || g.above == 0))
-        sum = tally_listed(room, state, g, 1, own, [&](float x) {
+    if (listed && (!by_count || above == 0))
+        sum = tally_listed(room, state, 1, own, [&](float x) {
                   return x >= least ? mass_of(x, u) : 0;
               }).total;
     else
@@ -98,14 +100,15 @@ __forceinline__ void mask(row_view &r, exchange &e, const params &p, int64_t row
     const int64_t k = row_int(p.limit, row);
     const row_stats s = read_row(r, e, k > 16 * PARTS);
     const mass_unit u = {};
-    gathered g;
+    bool listed;
+    uint64_t above;
     float least = -INFINITE;
     if (k > 0 && k < p.v)
-        least = select<false>(r, room, state, s, u, (uint64_t)k, -LARGEST, false, g);
+        least = select<false>(r, room, state, s, u, (uint64_t)k, -LARGEST, false, listed, above);
     write_row(r, p, row, [&](float x, int) { return x >= least ? x : -INFINITE; });
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, 2)
+extern "C" __global__ void __launch_bounds__(THREADS, CLUSTER < 16 ? 2 : 1)
     bolide_renorm(const __grid_constant__ params p) {
     extern __shared__ __align__(16) unsigned char memory[];
     __shared__ boards shown;

@@ -134,15 +134,10 @@ __forceinline__ int first_of_row(const row_view &r, exchange &e, float least) {
 /* Draws from the masses of values >= least, of which this warp has `own` and others p: done(id) is
  * called by one thread of the cluster, unless there is no mass. */
 template <class F>
-__forceinline__ void draw(row_view &r, const place &p, float least, mass_unit u, uint64_t own,
+__forceinline__ void draw(const row_view &r, const place &p, float least, mass_unit u, uint64_t own,
                           uint64_t uniform, F done) {
     const uint64_t goal = __umul64hi(uniform << 11, p.total);
     if (p.total > 0 && p.before <= goal && p.before + own > goal) {
-        if constexpr (LOGITS) {
-            uint64_t kept, all;
-            if (!r.weighed)
-                weigh_row(r, r.max, r.divisor, r.keep, u, kept, all);
-        }
         const int id = find_mass(r, least, u, p.before, goal);
         if (lane_of_warp() == 0)
             done(id);

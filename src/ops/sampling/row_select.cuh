@@ -45,15 +45,10 @@ struct select_state {
     two_words tally[WARPS];
     uint64_t part[WARPS], above;
     float mass_part[WARPS];
-    int count[WARPS], bin, low_bin, high_bin;
-};
-
-/* What a selection knows besides: `listed` if the pool and the heads account for all values from
- * the range up. */
-struct gathered {
-    uint64_t above, own_above; /* weight over the range, of the row and of this warp */
-    int first, count;          /* this warp's values in its block's part of the pool */
-    bool listed;
+    int bin, low_bin, high_bin;
+    /* Of each warp: the weight above the range, its values in this block's part of the pool. */
+    uint64_t own_above[WARPS];
+    int count[WARPS], first[WARPS];
 };
 
 /* ---- descend ------------------------------------------------------------------------------ */
@@ -279,8 +274,11 @@ __forceinline__ void judge_sample(const select_room *room, select_state *state, 
     const int lane = lane_of_warp();
     const float part = lane < WARPS ? state->mass_part[lane] : 0.0f;
     const float total = warp_total(part);
+    int low = GUESS_BINS, high = -1;
     float sum = warp_total(lane < warp_of_block() ? part : 0.0f) + upto - own;
-    for (int i = 0; here && i < 4; i++) {
+#pragma unroll 1
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
         const int b = 4 * (int)threadIdx.x + i;
         sum += weight[i];
         bool under, over;
@@ -297,10 +295,18 @@ __forceinline__ void judge_sample(const select_room *room, select_state *state, 
             under = sum >= wanted + slack;
             over = sum < wanted - slack;
         }
-        if (under)
-            atomicMin(&state->low_bin, b);
-        if (over)
-            atomicMax(&state->high_bin, b);
+        low = here && under ? smaller(low, b) : low;
+        high = here && over ? b : high;
+    }
+    /* One atomic a warp: all on one address would wait for each other. */
+#pragma unroll
+    for (int step = 16; step > 0; step /= 2) {
+        low = smaller(low, __shfl_xor_sync(0xffffffffu, low, step));
+        high = larger(high, __shfl_xor_sync(0xffffffffu, high, step));
+    }
+    if (lane == 0) {
+        atomicMin(&state->low_bin, low);
+        atomicMax(&state->high_bin, high);
     }
     __syncthreads();
 }
@@ -372,37 +378,39 @@ __forceinline__ uint64_t gather(const row_view &r, select_room *room, span s, ma
 
 /* ---- what all have set aside -------------------------------------------------------------- */
 
-/* Pushes this warp's values and weight to all blocks. Whether all fit shows in g.listed. */
-__forceinline__ gathered share_gathered(select_room *room, select_state *state, uint64_t above,
-                                        int count) {
+/* Pushes this warp's values and weight to all blocks. Gives whether all fit, and with them the
+ * weight above the range. */
+__forceinline__ bool share_gathered(select_room *room, select_state *state, uint64_t own_above,
+                                    int count, uint64_t &above) {
     const int lane = lane_of_warp(), warp = warp_of_block(), rank = cluster_rank<CLUSTER>();
     if (lane == 0) {
-        state->part[warp] = above;
+        state->own_above[warp] = own_above;
         state->count[warp] = count <= OWN_POOL ? count : 2 * POOL;
     }
     __syncthreads();
     const int counts = lane < WARPS ? state->count[lane] : 0;
-    const uint64_t weights = lane < WARPS ? state->part[lane] : 0;
-    const int all = warp_total(counts);
-    gathered g = {0, above, warp_total(lane < warp ? counts : 0), count, false};
+    const int all = warp_total(counts), first = warp_total(lane < warp ? counts : 0);
     const bool fits = all <= SLOTS;
+    if (lane == 0)
+        state->first[warp] = first;
+#pragma unroll 1
     for (int peer = 0; fits && peer < CLUSTER; peer++)
         for (int i = lane; i < count; i += 32)
-            store_peer<CLUSTER>(&room->pool[rank][g.first + i], peer, room->own[warp][i]);
-    const uint64_t block_above = warp_total(weights);
+            store_peer<CLUSTER>(&room->pool[rank][first + i], peer, room->own[warp][i]);
+    const uint64_t block_above = warp_total(lane < WARPS ? state->own_above[lane] : 0);
     if (warp == 0 && lane < CLUSTER)
         store_peer<CLUSTER>(&state->head[rank], lane,
                             {block_above, (uint64_t)(fits ? all : 2 * POOL)});
     cluster_sync<CLUSTER>();
     const two_words head = lane < CLUSTER ? state->head[lane] : two_words{0, 0};
-    g.above = warp_total(head.a);
-    g.listed = warp_total((int)head.b) <= POOL;
-    return g;
+    above = warp_total(head.a);
+    return warp_total((int)head.b) <= POOL;
 }
 
 /* f(x, block) for the values of the pool, one thread each. */
 template <class F>
 __forceinline__ void each_listed(const select_room *room, const select_state *state, F f) {
+#pragma unroll 1
     for (int i = threadIdx.x; i < POOL; i += THREADS) {
         const int block = i / SLOTS, slot = i % SLOTS;
         if (slot < (int)state->head[block].b)
@@ -423,8 +431,8 @@ __forceinline__ bool find_listed(select_room *room, select_state *state, float l
 /* Adds up weigh(x) of the listed values, and `scale` times the weights above them: of the row, of
  * the warps before this one, of this warp. */
 template <class W>
-__forceinline__ place tally_listed(const select_room *room, select_state *state, const gathered &g,
-                                   uint64_t scale, uint64_t &own, W weigh) {
+__forceinline__ place tally_listed(const select_room *room, select_state *state, uint64_t scale,
+                                   uint64_t &own, W weigh) {
     const int lane = lane_of_warp(), warp = warp_of_block(), rank = cluster_rank<CLUSTER>();
     uint64_t all = 0, before = 0, mine = 0;
     each_listed(room, state, [&](float x, int block) {
@@ -432,9 +440,9 @@ __forceinline__ place tally_listed(const select_room *room, select_state *state,
         all += w;
         before += block < rank ? w : 0;
     });
-    for (int i = lane; i < g.count; i += 32)
-        mine += weigh(room->pool[rank][g.first + i]);
-    own = warp_total(mine) + g.own_above * scale;
+    for (int i = lane; i < state->count[warp]; i += 32)
+        mine += weigh(room->pool[rank][state->first[warp] + i]);
+    own = warp_total(mine) + state->own_above[warp] * scale;
     all = warp_total(all);
     before = warp_total(before);
     if (lane == 0) {
@@ -453,12 +461,14 @@ __forceinline__ place tally_listed(const select_room *room, select_state *state,
 /* ---- all together ------------------------------------------------------------------------- */
 
 /* The largest t such that the values >= t, none below floor, are at least `want` or have that mass.
- * floor if there is none. few: little is above floor, as it seems. */
+ * floor if there is none. few: little is above floor, as it seems. listed: the pool and the heads
+ * account for all values from the range up, over which lies the weight `above`. */
 template <bool MASS>
 __forceinline__ float select(const row_view &r, select_room *room, select_state *state,
                              const row_stats &s, mass_unit u, uint64_t want, float floor, bool few,
-                             gathered &g) {
-    g.listed = false;
+                             bool &listed, uint64_t &above) {
+    listed = false;
+    above = 0;
     if (!(s.max >= floor))
         return floor;
     const bool is_short = r.end - r.lead <= FEW;
@@ -475,16 +485,16 @@ __forceinline__ float select(const row_view &r, select_room *room, select_state 
             range = guess<MASS>(r, room, state, s, MASS ? s.total - target : target, floor);
         }
         int count;
-        const uint64_t above = gather<MASS>(r, room, range, u, count);
-        g = share_gathered(room, state, above, count);
+        const uint64_t own_above = gather<MASS>(r, room, range, u, count);
+        listed = share_gathered(room, state, own_above, count, above);
         const float high = fminf(range.high, s.max);
-        if (g.listed && g.above < want && range.low <= high) {
-            if (find_listed<MASS>(room, state, range.low, high, g.above, want, u, key))
-                return value_of(key);
-            if (range.low <= floor)
-                return floor;
+        if (listed && above < want && range.low <= high) {
+            const bool found =
+                find_listed<MASS>(room, state, range.low, high, above, want, u, key);
+            if (found || range.low <= floor)
+                return found ? value_of(key) : floor;
         }
-        g.listed = false;
+        listed = false;
         if (!all || is_short)
             break;
     }

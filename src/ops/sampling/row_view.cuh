@@ -142,15 +142,14 @@ __forceinline__ float weight_of(const row_view &r, float x) {
     return expf(r.divisor == 1.0f ? d : __fdiv_rn(d, r.divisor));
 }
 
-/* Passes all vectors of this warp to f(x, j), from memory, N loads at a time. All lanes call f
- * equally often; behind the last vector x is NONE. */
-template <int N, class F> __forceinline__ void walk_memory(const row_view &r, F f) {
-    const int lane = lane_of_warp();
-    for (int begin = r.first; begin < r.last; begin += 32 * N) {
-        raw_t raw[N], other[RESIDUAL ? N : 1];
+/* N vectors of this lane, 32 apart; behind the last they are NONE. */
+template <int N> struct batch {
+    raw_t raw[N], other[RESIDUAL ? N : 1];
+
+    __forceinline__ void read(const row_view &r, int begin) {
 #pragma unroll
         for (int n = 0; n < N; n++) {
-            const int j = begin + 32 * n + lane;
+            const int j = begin + 32 * n + lane_of_warp();
 #pragma unroll
             for (int i = 0; i < 4; i++)
                 raw[n].at[i] = from_float<input_t>(NONE);
@@ -164,20 +163,42 @@ template <int N, class F> __forceinline__ void walk_memory(const row_view &r, F 
                 }
             }
         }
+    }
+
+    __forceinline__ void unpack(const row_view &r, int n, float (&x)[4]) const {
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            x[i] = clean(to_float(raw[n].at[i]));
+            if constexpr (RESIDUAL)
+                x[i] = fmaxf(x[i] - clean(to_float(other[n].at[i])), 0.0f);
+            if constexpr (LOGITS && !CACHED) {
+                if (r.weighed)
+                    x[i] = x[i] >= r.keep ? weight_of(r, x[i]) : 0.0f;
+            }
+        }
+    }
+};
+
+/* Passes all vectors of this warp to f(x, j), from memory, N loads at a time; AHEAD: the next ones
+ * are under way meanwhile. All lanes call f equally often; behind the last vector x is NONE. */
+template <int N, bool AHEAD = false, class F>
+__forceinline__ void walk_memory(const row_view &r, F f) {
+    batch<N> next;
+    if (AHEAD)
+        next.read(r, r.first);
+    for (int begin = r.first; begin < r.last; begin += 32 * N) {
+        batch<N> now;
+        if constexpr (AHEAD) {
+            now = next;
+            next.read(r, begin + 32 * N);
+        } else {
+            now.read(r, begin);
+        }
 #pragma unroll
         for (int n = 0; n < N; n++) {
             float x[4];
-#pragma unroll
-            for (int i = 0; i < 4; i++) {
-                x[i] = clean(to_float(raw[n].at[i]));
-                if constexpr (RESIDUAL)
-                    x[i] = fmaxf(x[i] - clean(to_float(other[n].at[i])), 0.0f);
-                if constexpr (LOGITS && !CACHED) {
-                    if (r.weighed)
-                        x[i] = x[i] >= r.keep ? weight_of(r, x[i]) : 0.0f;
-                }
-            }
-            f(x, begin + 32 * n + lane);
+            now.unpack(r, n, x);
+            f(x, begin + 32 * n + lane_of_warp());
         }
     }
 }
@@ -436,7 +457,7 @@ __forceinline__ void weigh_row(row_view &r, float max, float divisor, float keep
     r.max = max;
     r.divisor = divisor;
     r.keep = keep;
-    walk(r, [&](const float(&x)[4], int j) {
+    walk<1>(r, [&](const float(&x)[4], int j) {
         float y[4], z[4];
 #pragma unroll
         for (int i = 0; i < 4; i++) {

@@ -21,7 +21,6 @@ struct context {
     select_room *room;
     select_state *state;
     row_stats stats;
-    gathered found;
 };
 
 /* What a draw needs: the least value that is kept, and the sums of what is kept. */
@@ -40,7 +39,7 @@ __forceinline__ void put_sample(const params &p, int64_t out, int64_t id, bool v
 __forceinline__ drawing sum_up(context &c, float least, mass_unit u, bool listed) {
     uint64_t own;
     if (SELECT && listed) {
-        const place sums = tally_listed(c.room, c.state, c.found, 1, own, [&](float x) {
+        const place sums = tally_listed(c.room, c.state, 1, own, [&](float x) {
             return x >= least ? mass_of(x, u) : 0;
         });
         return {least, sums, own};
@@ -49,43 +48,28 @@ __forceinline__ drawing sum_up(context &c, float least, mass_unit u, bool listed
     return {least, add_up(c.board, own), own};
 }
 
-/* Makes masses of the logits that are listed; those of the row follow where they are drawn from. */
-__forceinline__ void weigh_list(context &c, float keep) {
-    c.row.max = c.stats.max;
-    c.row.keep = keep;
-    c.row.divisor = 1.0f;
-    for (int i = threadIdx.x; i < POOL; i += THREADS) {
-        float *x = &c.room->pool[0][0] + i;
-        *x = *x >= keep ? weight_of(c.row, *x) : 0.0f;
-    }
-    __syncthreads();
-}
-
-/* Top-k and top-p. After top-k the values that it keeps are listed as a rule, and the rest is a
- * matter of them alone. */
-__forceinline__ drawing filter_row(context &c, const params &p, int64_t k, float top_p,
+/* Top-k and top-p. After top-k the probabilities that it keeps are listed as a rule, and the rest
+ * is a matter of them alone. */
+__forceinline__ drawing filter_row(context &c, const params &p, int k, float top_p,
                                    mass_unit u) {
-    const bool counted = k > 0 && k < p.v, joint = p.filter == BOLIDE__FILTER_JOINT;
+    const bool counted = k > 0, joint = p.filter == BOLIDE__FILTER_JOINT;
     float least = LOGITS ? -INFINITE : LEAST_PROB;
     double mass = power_of_two(42 - u.exponent); /* of a whole row of probabilities */
     bool listed = false, summed = false, more = top_p < 1.0f;
     row_stats s = c.stats;
     drawing d = {};
+    uint64_t above;
     if (counted) {
         least = select<false>(c.row, c.room, c.state, s, u, (uint64_t)k,
-                              LOGITS ? -LARGEST : LEAST_PROB, false, c.found);
-        listed = c.found.listed && c.found.above == 0 && !(LOGITS && joint && more);
+                              LOGITS ? -LARGEST : LEAST_PROB, false, listed, above);
+        listed = PROBS && listed && above == 0;
     }
     if constexpr (LOGITS) {
-        if (listed) {
-            weigh_list(c, least);
-        } else {
-            uint64_t own, all;
-            weigh_row(c.row, c.stats.max, 1.0f, least, u, own, all);
-            d = {LEAST_PROB, add_up(c.board, own), own};
-            mass = (double)(joint && more ? add_up(c.board, all).total : d.sums.total);
-            summed = true;
-        }
+        uint64_t own, all;
+        weigh_row(c.row, c.stats.max, 1.0f, least, u, own, all);
+        d = {LEAST_PROB, add_up(c.board, own), own};
+        mass = (double)(joint && more ? add_up(c.board, all).total : d.sums.total);
+        summed = true;
         least = LEAST_PROB;
         s = {1.0f, 0.0f, 0.0f};
     }
@@ -109,8 +93,7 @@ __forceinline__ drawing filter_row(context &c, const params &p, int64_t k, float
                 least = value_of(key);
         } else {
             least = select<true>(c.row, c.room, c.state, s, u, want, least,
-                                 counted && k <= FEW_KEPT, c.found);
-            listed = c.found.listed;
+                                 counted && k <= FEW_KEPT, listed, above);
         }
     }
 }
@@ -121,7 +104,7 @@ __forceinline__ drawing stream_row(context &c, const params &p, mass_unit &u) {
     mass_sum sum;
     float max = 0.0f;
     u = unit_of(1.0f, (int)p.v);
-    walk_memory<4>(c.row, [&](const float(&x)[4], int) {
+    walk_memory<4, true>(c.row, [&](const float(&x)[4], int) {
         sum.add4(x, u);
         max = fmaxf(max, fmaxf(fmaxf(x[0], x[1]), fmaxf(x[2], x[3])));
     });
@@ -143,7 +126,9 @@ __forceinline__ void sample(context &c, const params &p, int64_t out) {
     const int64_t from = p.indices ? id_at(p.indices, p.indices_dtype, out) : out;
     const bool first = cluster_rank<CLUSTER>() == 0 && threadIdx.x == 0;
     const bool stream = !SELECT && !CACHED && p.filter == BOLIDE__FILTER_NONE;
-    const int64_t k = SELECT ? row_int(p.top_k, out) : 0;
+    /* 0: no limit. */
+    const int64_t top_k = SELECT ? row_int(p.top_k, out) : 0;
+    const int k = top_k > 0 && top_k < p.v ? (int)top_k : 0;
     const bool outside = from < 0 || from >= p.n;
     const float top_p = p.filter == BOLIDE__FILTER_NONE ? 1.0f : row_float(p.top_p, out);
     drawing d = {};
@@ -178,7 +163,7 @@ __forceinline__ void sample(context &c, const params &p, int64_t out) {
          [&](int id) { put_sample(p, out, id, true); });
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, 2)
+extern "C" __global__ void __launch_bounds__(THREADS, CLUSTER > 1 && CLUSTER < 16 ? 2 : 1)
     bolide_sample(const __grid_constant__ params p) {
     extern __shared__ __align__(16) unsigned char memory[];
     __shared__ boards shown;

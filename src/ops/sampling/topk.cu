@@ -148,13 +148,14 @@ __forceinline__ void take_largest(row_view &r, exchange &e, select_room *room, s
      * of them, then NaN. */
     for (int turn = floor > -INFINITE ? 0 : 1; turn < 3; turn++) {
         const float from = turn == 0 ? floor : -INFINITE;
-        gathered g = {};
+        bool listed = false;
+        uint64_t above, own;
         least = bits_float(0x7fc00000u);
         if (turn < 2)
-            least = select<false>(r, room, state, s, mass_unit{}, (uint64_t)p.k, from, turn == 0, g);
-        if (g.listed) {
-            uint64_t own;
-            sum = tally_listed(room, state, g, 1ull << 32, own, [&](float x) {
+            least = select<false>(r, room, state, s, mass_unit{}, (uint64_t)p.k, from, turn == 0,
+                                  listed, above);
+        if (listed) {
+            sum = tally_listed(room, state, 1ull << 32, own, [&](float x) {
                 return x > least ? 1ull << 32 : (uint64_t)(x == least);
             });
         } else {
@@ -269,7 +270,7 @@ __forceinline__ output open_output(const params &p, int64_t row, int64_t request
     return o;
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, 2)
+extern "C" __global__ void __launch_bounds__(THREADS, CLUSTER < 16 ? 2 : 1)
     bolide_topk(const __grid_constant__ params p) {
     extern __shared__ __align__(16) unsigned char memory[];
     __shared__ boards shown;
