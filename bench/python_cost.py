@@ -44,7 +44,8 @@ def decode(device, batch=256, page=16):
     lengths = np.arange(1, batch + 1, dtype=np.int32)
     indptr = np.concatenate([[0], np.cumsum(-(-lengths // page))]).astype(np.int32)
     last = ((lengths - 1) % page + 1).astype(np.int32)
-    names = "indptr last_page_len num_qo_heads num_kv_heads head_dim page_size q_data_type workspace"
+    names = ("indptr last_page_len num_qo_heads num_kv_heads head_dim page_size q_data_type "
+             "workspace")
     host = (torch.from_numpy(indptr), torch.from_numpy(last), 8, 2, 128, page, torch.float16)
     place = Workspace(torch.empty(16, dtype=torch.uint8, device=device))
     sizes = operator("batch_decode", names, phase="workspace")(*host, place.address)

@@ -20,9 +20,9 @@ typedef struct {
     int64_t max_tokens;   // tokens that the cache holds, over all requests
     int64_t max_requests; // under way at once
     int64_t threads;      // 0: what the library chooses
-    bool exact;           // f32 products and an f32 cache; else int8 products (but for q, k and v)
-                          // and kv_f32 decides
+    bool exact;           // f32 products and an f32 cache; else integer products and kv_f32 decides
     bool kv_f32;
+    bool all_logits; // of each row that a step runs, not of each request's last one; for tests
 } llm_settings;
 
 // How the next token is drawn.  temperature 0 takes the most likely one; top_k 0, top_p 1 and
@@ -54,7 +54,11 @@ typedef bool (*llm_on_token)(void *arg, int64_t request, int32_t token);
 bool llm_engine_step(llm_engine *e, llm_on_token on_token, void *arg, bool *busy, llm_error *error);
 
 // Logits [vocab] of the request's last token of the last step; for tests.  NULL if it had none.
+// With all_logits, those of its tokens before lie in front of them, each [vocab].
 const float *llm_engine_logits(const llm_engine *e, int64_t request);
+
+// Tokens that went through the model so far.
+int64_t llm_engine_rows(const llm_engine *e);
 
 // Pages in use, and all.
 void llm_engine_pages(const llm_engine *e, int64_t *used, int64_t *all);

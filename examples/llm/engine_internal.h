@@ -49,6 +49,7 @@ struct llm_engine {
 
     // The step at hand: rows of all requests, one behind the other.
     int64_t rows;
+    int64_t rows_run; // of all steps
     llm_buffer ids, positions, batch_indices, qo_indptr, kv_indptr, kv_indices, last_page_len;
     llm_buffer x, normed, qkv, attention, ffn, gated, last, logits, probs;
     llm_buffer scratch, plan, plan_live, draws;

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "chat.h"
 #include "engine.h"
@@ -25,7 +26,7 @@ static const char usage[] =
     "         [--min-p P] [--seed N] [--threads N] [--page-size N] [--kv-dtype f16|f32]\n"
     "         [--exact] [--raw]\n"
     "  --parallel N  runs N copies of the request together, with seeds that follow each other\n"
-    "  --exact       f32 products and an f32 cache instead of int8 products and f16\n"
+    "  --exact       f32 products and an f32 cache instead of int16 products and f16\n"
     "  --raw         continues the text as it is, without the chat template\n";
 
 static double now(void) {
@@ -131,15 +132,19 @@ typedef struct {
     text_stream *stream; // of each request
     text_list *answer;   // of each request
     bool live;           // one request: print as it comes
+    const llm_engine *engine;
     int64_t drawn;
-    double first; // when the first token came
+    int64_t read; // tokens that the model had read when the first was drawn
+    double first; // when that was
     llm_error error;
 } session;
 
 static bool on_token(void *arg, int64_t request, int32_t token) {
     session *s = arg;
-    if (s->drawn++ == 0)
+    if (s->drawn++ == 0) {
         s->first = now();
+        s->read = llm_engine_rows(s->engine);
+    }
     if (chat_ends(s->tokenizer, token))
         return false;
     text_list *answer = &s->answer[request];
@@ -183,23 +188,20 @@ static bool encode(const options *o, const tokenizer *t, const text_list *prompt
     return ok;
 }
 
-static void report(const options *o, const session *s, size_t prompt_tokens, double begin,
-                   double end) {
+static void report(const options *o, const session *s, double begin, double end) {
     struct rusage r;
     getrusage(RUSAGE_SELF, &r);
     const double reading = s->first - begin, writing = end - s->first;
-    const int64_t written = s->drawn - o->parallel;
+    const int64_t later = s->drawn - o->parallel; // without the first of each request
     fprintf(stderr,
-            "prompt %zu tokens, %.1f tokens/s; generated %lld tokens, %.1f tokens/s; peak "
-            "memory %.0f MB\n",
-            prompt_tokens * (size_t)o->parallel,
-            (double)prompt_tokens * (double)o->parallel / reading, (long long)s->drawn,
-            writing > 0 && written > 0 ? (double)written / writing : 0.0,
-            (double)r.ru_maxrss / 1024);
+            "prompt %lld tokens, %.1f tokens/s; generated %lld tokens, %.1f tokens/s; peak memory "
+            "%.0f MB\n",
+            (long long)s->read, (double)s->read / reading, (long long)s->drawn,
+            writing > 0 && later > 0 ? (double)later / writing : 0.0, (double)r.ru_maxrss / 1024);
 }
 
 static bool generate(const options *o, llm_engine *e, session *s, const token_list *ids,
-                     llm_error *error) {
+                     double begin, llm_error *error) {
     for (int64_t i = 0; i < o->parallel; i++) {
         llm_sampler sampler = o->sampler;
         sampler.seed += (uint64_t)i;
@@ -208,7 +210,6 @@ static bool generate(const options *o, llm_engine *e, session *s, const token_li
         if (request < 0)
             return false;
     }
-    const double begin = now();
     for (bool busy = true; busy;) {
         if (!llm_engine_step(e, on_token, s, &busy, error))
             return false;
@@ -222,7 +223,7 @@ static bool generate(const options *o, llm_engine *e, session *s, const token_li
     if (s->live)
         putchar('\n');
     fflush(stdout);
-    report(o, s, ids->count, begin, end);
+    report(o, s, begin, end);
     return true;
 }
 
@@ -244,7 +245,9 @@ static bool answer(const options *o, const llm_model *model, const tokenizer *t,
         .kv_f32 = o->kv_f32,
     };
     llm_engine *e = ok ? llm_engine_create(model, &settings, error) : NULL;
-    ok = e && share_system(e, t, o, error) && generate(o, e, &s, &ids, error);
+    s.engine = e;
+    const double begin = now();
+    ok = e && share_system(e, t, o, error) && generate(o, e, &s, &ids, begin, error);
     llm_engine_destroy(e);
     for (size_t i = 0; s.answer && i < slots; i++)
         text_list_free(&s.answer[i]);
@@ -254,12 +257,28 @@ static bool answer(const options *o, const llm_model *model, const tokenizer *t,
     return ok;
 }
 
+// Brings the file into memory, so that a slow disk is seen here and not as a slow first token.
+static void load(const gguf_file *file, const char *path) {
+    enum { PAGE = 4096 };
+    const bool show = isatty(STDERR_FILENO);
+    const size_t part = file->size / 100 + 1;
+    volatile unsigned char seen = 0;
+    for (size_t at = 0; at < file->size; at += PAGE) {
+        if (show && at / part != (at - PAGE) / part)
+            fprintf(stderr, "\rbolide-llm: loading %s, %zu %%", path, at / part);
+        seen = file->bytes[at];
+    }
+    (void)seen;
+    fprintf(stderr, "%sbolide-llm: loaded %s, %zu MB\n", show ? "\r" : "", path,
+            file->size / 1000000);
+}
+
 static bool run(const options *o, llm_error *error) {
     llm_model model;
     text_list prompt = {0};
-    fprintf(stderr, "bolide-llm: loading %s\n", o->model);
     if (!llm_model_open(&model, o->model, error))
         return false;
+    load(&model.file, o->model);
     tokenizer *t = tokenizer_create(&model.file, error);
     const bool ok = t && read_prompt(o, &prompt, error) && answer(o, &model, t, &prompt, error);
     text_list_free(&prompt);

@@ -72,7 +72,9 @@ typedef enum bolide_weight_format {
  *     int8  each 32 activations of a row are rounded to 8 bits first: scale = max|x| / 127,
  *           q = round(x / scale). Products are exact integers, combined in f32. A block that has
  *           NaN or an infinity makes its row of out NaN; one below 2^-110 counts as 0. For the
- *           block formats only; f32, f16 and bf16 weights are computed as compute=f32 says. */
+ *           block formats only.
+ *     int16 the same with scale = max|x| / 32512: 256 times as fine at about twice the arithmetic,
+ *           which costs little where memory is the limit, as with few rows. */
 typedef struct bolide_mm_block_quant_args {
     bolide_args_head head;
     const bolide_tensor *input;        /* [m, k]: f32, f16, bf16 */
@@ -80,7 +82,7 @@ typedef struct bolide_mm_block_quant_args {
     const bolide_tensor *bias;         /* [n]: f16, bf16 or f32; optional */
     const bolide_tensor *out;          /* [m, n]: f32, f16, bf16 */
     int64_t format;                    /* bolide_weight_format; no default */
-    int64_t compute;                   /* 0 f32 (default), 1 int8 */
+    int64_t compute;                   /* 0 f32 (default), 1 int8, 2 int16 */
     const bolide_workspace *workspace; /* device_bytes; see bolide_op_workspace */
 } bolide_mm_block_quant_args;
 

@@ -10,7 +10,9 @@ from __future__ import annotations
 import importlib
 
 from . import _dtypes, _library, _missing
+from ._alias import flashinfer_path, install_as_flashinfer
 from ._binding import batch_invariant
+from ._coverage import coverage
 from ._library import BusyError
 from .attention import BatchAttention, BatchAttentionWithAttentionSinkWrapper
 from .activation import gelu_and_mul, gelu_tanh_and_mul, silu_and_mul

@@ -4,7 +4,8 @@ row there. Each is honoured, is a hint that changes no result, or is refused by 
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+from typing import Any, Callable
 
 from . import _frameworks
 
@@ -13,6 +14,30 @@ def check_backend(name: str, backend: Any, allowed: tuple[str, ...]) -> None:
     """A backend's name chooses an implementation of the same contract; unknown ones are refused."""
     if backend not in allowed:
         raise ValueError(f"{name}: backend: expected one of {', '.join(allowed)}; got {backend!r}")
+
+
+def with_backends(*names: str) -> Callable:
+    """A function whose backends are names of one implementation. It gains what FlashInfer's have:
+    ``skip_check=False``, which changes nothing since the library checks every call, and predicates.
+    Each name runs on every GPU that the library knows, and on the CPU."""
+    def decorate(fn: Callable) -> Callable:
+        @functools.wraps(fn)
+        def wrapper(*args: Any, skip_check: bool = False, **kwargs: Any) -> Any:
+            return fn(*args, **kwargs)
+
+        def is_compute_capability_supported(cc: int) -> bool:
+            return cc >= 75
+
+        def is_backend_supported(backend: str, cc: Any = None) -> bool:
+            return backend in names and (cc is None or is_compute_capability_supported(cc))
+
+        wrapper.is_compute_capability_supported = is_compute_capability_supported
+        wrapper.is_backend_supported = is_backend_supported
+        wrapper.has_backend = lambda backend: backend in names
+        wrapper.has_backend_choices = lambda: True
+        return wrapper
+
+    return decorate
 
 
 def later(name: str, **arguments: Any) -> None:

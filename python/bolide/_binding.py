@@ -179,7 +179,8 @@ class Workspace:
         parts = [x for b in self.buffers for x in _place(b)]
         cuda = _frameworks.is_torch(device) and device.is_cuda
         self.device = device.device if cuda else None
-        self._struct = _WorkspaceStruct(*parts, 2 if cuda else 1, device.device.index if cuda else 0)
+        where = (2, device.device.index) if cuda else (1, 0)
+        self._struct = _WorkspaceStruct(*parts, *where)
         self.address = ctypes.addressof(self._struct)
 
     @property

@@ -17,13 +17,13 @@ from ._library import torch
 _fragment = None
 _defined: dict[str, Any] = {}
 _schema_types = {
-    "f64": "float?", "i64": "int?", "bool": "bool?", "int_tuple": "int[]?", "tensor_list": "Tensor[]",
-    "enum": "str?", "dtype": "int?",
+    "f64": "float?", "i64": "int?", "bool": "bool?", "enum": "str?", "dtype": "int?",
+    "int_tuple": "int[]?", "tensor_list": "Tensor[]",
 }
 
 
 def _arguments(op) -> list[tuple[str, str, int]]:
-    """(name, type in torch's schema, index of the value) of each argument of the custom operator."""
+    """(name, type in torch's schema, index of the value) of each argument."""
     out = []
     letter = iter("abcdefghijklmnopqrstuvwxyz")
     for i, row in enumerate(op.rows):
@@ -73,7 +73,7 @@ def trace(op, values):
     """The call in traced code."""
     values, made = _binding.allocate(op, values)
     args = []
-    for name, kind, i in _arguments(op):
+    for _, kind, i in _arguments(op):
         value = values[i]
         tensor = isinstance(value, torch.Tensor)
         if kind.startswith("Tensor") and "[" not in kind:

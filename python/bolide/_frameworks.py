@@ -2,9 +2,9 @@
 """Tensors of torch and NumPy as the binding takes them, and memory from both.
 
 torch's tensors go to the binding as they are where torch has the DLPack exchange interface. All
-others are packed into bytes here: address, device, dtype, shape, strides, current stream. That needs
-no export by the framework, so fp8, bf16 and unsigned dtypes pass on every version of torch, and
-NumPy arrays of ml_dtypes as well.
+others are packed into bytes here: address, device, dtype, shape, strides, current stream. That
+needs no export by the framework, so fp8, bf16 and unsigned dtypes pass on every version of torch,
+and NumPy arrays of ml_dtypes as well.
 """
 
 from __future__ import annotations

@@ -11,28 +11,30 @@ NAMES = {
         "BatchDecodeWithSharedPrefixPagedKVCacheWrapper BatchMLAPagedAttentionWrapper "
         "BatchPODWithPagedKVCacheWrapper BatchPrefillWithPagedKVCacheWrapper "
         "BatchPrefillWithRaggedKVCacheWrapper BatchPrefillWithSharedPrefixPagedKVCacheWrapper "
-        "BlockSparseAttentionWrapper CUDAGraphBatchDecodeWithPagedKVCacheWrapper CuteDslMoEWrapper "
-        "CuteDslMxfp8Mxfp4MoEWrapper MultiLevelCascadeAttentionWrapper PODWithPagedKVCacheWrapper "
-        "RecurrentKDAPrefillWorkspace RecurrentKDAPrefillWrapper RoutingMethodType "
-        "SegmentGEMMWrapper SfLayout TopKTieBreak VariableBlockSparseAttentionWrapper "
-        "add_rmsnorm_fp4quant append_paged_kv_cache append_paged_mla_kv_cache apply_llama31_rope "
-        "apply_llama31_rope_inplace apply_llama31_rope_pos_ids apply_llama31_rope_pos_ids_inplace "
-        "apply_rope apply_rope_inplace apply_rope_pos_ids apply_rope_pos_ids_inplace "
+        "BlockSparseAttentionWrapper CUDAGraphBatchDecodeWithPagedKVCacheWrapper "
+        "CuteDslMoEWrapper CuteDslMxfp8Mxfp4MoEWrapper MultiLevelCascadeAttentionWrapper "
+        "PODWithPagedKVCacheWrapper RecurrentKDAPrefillWorkspace RecurrentKDAPrefillWrapper "
+        "RoutingMethodType SegmentGEMMWrapper SfLayout TopKTieBreak "
+        "VariableBlockSparseAttentionWrapper add_rmsnorm_fp4quant append_paged_kv_cache "
+        "append_paged_mla_kv_cache apply_llama31_rope apply_llama31_rope_inplace "
+        "apply_llama31_rope_pos_ids apply_llama31_rope_pos_ids_inplace apply_rope "
+        "apply_rope_inplace apply_rope_pos_ids apply_rope_pos_ids_inplace "
         "apply_rope_with_cos_sin_cache apply_rope_with_cos_sin_cache_inplace autotune "
         "b12x_fused_moe block_scale_interleave bmm_bf16 bmm_fp8 bmm_mxfp8 "
         "chain_speculative_sampling chunk_gated_delta_rule cudnn_batch_decode_with_kv_cache "
         "cute_dsl_fused_moe_mxfp8_mxfp4 cute_dsl_fused_moe_nvfp4 cutlass_fused_moe "
-        "e2m1_and_ufp8sf_scale_to_float fast_decode_plan fi_trace fp4_paged_mqa_logits fp4_quantize "
-        "fp8_paged_mqa_logits fused_add_rmsnorm fused_add_rmsnorm_quant "
-        "fused_dit_gate_residual_layernorm_gamma_beta fused_dit_gate_residual_layernorm_scale_shift "
-        "fused_dit_residual_layernorm_scale_shift fused_kda_decode fused_qk_rmsnorm_rope "
-        "fused_rmsnorm_silu gdn_fused_decode_step gdn_fused_decode_step_supported gelu_and_mul "
-        "gelu_tanh_and_mul gemma_fused_add_rmsnorm gemma_rmsnorm get_batch_indices_positions "
-        "get_fp4_quantization_module get_seq_lens grouped_mm_bf16 grouped_mm_fp4 grouped_mm_fp8 "
-        "grouped_mm_mxfp8 is_gated_activation layernorm layernorm_quant merge_state "
-        "merge_state_in_place merge_states min_p_sampling_from_probs mm_bf16 mm_bf16_fp4 mm_fp4 "
-        "mm_fp8 mm_mxfp8 mm_nvfp4_svdquant mxfp4_dequantize mxfp4_dequantize_host mxfp4_quantize "
-        "mxfp8_dequantize_host mxfp8_grouped_quantize mxfp8_quantize next_positive_power_of_2 "
+        "e2m1_and_ufp8sf_scale_to_float fast_decode_plan fi_trace fp4_paged_mqa_logits "
+        "fp4_quantize fp8_paged_mqa_logits fused_add_rmsnorm fused_add_rmsnorm_quant "
+        "fused_dit_gate_residual_layernorm_gamma_beta "
+        "fused_dit_gate_residual_layernorm_scale_shift fused_dit_residual_layernorm_scale_shift "
+        "fused_kda_decode fused_qk_rmsnorm_rope fused_rmsnorm_silu gdn_fused_decode_step "
+        "gdn_fused_decode_step_supported gelu_and_mul gelu_tanh_and_mul gemma_fused_add_rmsnorm "
+        "gemma_rmsnorm get_batch_indices_positions get_fp4_quantization_module get_seq_lens "
+        "grouped_mm_bf16 grouped_mm_fp4 grouped_mm_fp8 grouped_mm_mxfp8 is_gated_activation "
+        "layernorm layernorm_quant merge_state merge_state_in_place merge_states "
+        "min_p_sampling_from_probs mm_bf16 mm_bf16_fp4 mm_fp4 mm_fp8 mm_mxfp8 mm_nvfp4_svdquant "
+        "mxfp4_dequantize mxfp4_dequantize_host mxfp4_quantize mxfp8_dequantize_host "
+        "mxfp8_grouped_quantize mxfp8_quantize next_positive_power_of_2 "
         "nvfp4_attention_sm120_fwd nvfp4_attention_sm120_quantize_qkv nvfp4_batched_quantize "
         "nvfp4_block_scale_interleave nvfp4_kv_dequantize nvfp4_kv_dequantize_paged "
         "nvfp4_kv_quantize nvfp4_quantize nvfp4_quantize_append_paged_kv_cache "
@@ -45,10 +47,10 @@ NAMES = {
         "single_decode_with_kv_cache single_prefill_with_kv_cache "
         "single_prefill_with_kv_cache_return_lse softmax svdquant_linear tgv_gemm_sm100 top_k "
         "top_k_mask_logits top_k_page_table_transform top_k_ragged_transform top_k_renorm_probs "
-        "top_k_sampling_from_probs top_k_top_p_sampling_from_logits top_k_top_p_sampling_from_probs "
-        "top_k_varlen top_p_renorm_probs top_p_sampling_from_probs trtllm_bf16_moe "
-        "trtllm_bf16_routed_moe trtllm_fmha_v2_prefill trtllm_fp4_block_scale_moe "
-        "trtllm_fp4_block_scale_routed_moe trtllm_fp8_block_scale_moe "
+        "top_k_sampling_from_probs top_k_top_p_sampling_from_logits "
+        "top_k_top_p_sampling_from_probs top_k_varlen top_p_renorm_probs "
+        "top_p_sampling_from_probs trtllm_bf16_moe trtllm_bf16_routed_moe trtllm_fmha_v2_prefill "
+        "trtllm_fp4_block_scale_moe trtllm_fp4_block_scale_routed_moe trtllm_fp8_block_scale_moe "
         "trtllm_fp8_block_scale_routed_moe trtllm_fp8_per_tensor_scale_moe "
         "trtllm_fp8_per_tensor_scale_routed_moe trtllm_sage_attention_quantize xqa xqa_mla"
     ),
@@ -88,17 +90,19 @@ NAMES = {
         "merge_state merge_state_in_place merge_states"
     ),
     "comm": (
-        "AllReduceFusionOp AllReduceFusionPattern AllReduceFusionWorkspace AllReduceStrategyConfig "
-        "AllReduceStrategyType CudaRTLibrary MNNVLAllReduceFusionWorkspace Mapping MoeAlltoAll "
-        "QuantizationSFLayout TRTLLMAllReduceFusionWorkspace UlyssesBackendDecision "
-        "UlyssesBackendError UlyssesCommunicator UlyssesRankTopology allreduce_fusion "
-        "compute_fp4_swizzled_layout_sf_size create_allreduce_fusion_workspace create_shared_buffer "
-        "decide_ulysses_backend decode_cp_a2a_allocate_mnnvl_workspace decode_cp_a2a_alltoall "
-        "decode_cp_a2a_init_workspace decode_cp_a2a_workspace_size dispose_ulysses_a2a "
-        "free_shared_buffer init_ulysses_a2a moe_a2a_combine moe_a2a_dispatch "
-        "moe_a2a_get_workspace_size_per_rank moe_a2a_initialize moe_a2a_sanitize_expert_ids "
-        "moe_a2a_wrap_payload_tensor_in_workspace pack_strided_memory probe_ulysses_rank_topology "
-        "quantized_all_reduce resolve_ulysses_backend trtllm_allreduce_fusion "
+        "AllReduceFusionOp AllReduceFusionPattern AllReduceFusionWorkspace "
+        "AllReduceStrategyConfig AllReduceStrategyType CudaRTLibrary "
+        "MNNVLAllReduceFusionWorkspace Mapping MoeAlltoAll QuantizationSFLayout "
+        "TRTLLMAllReduceFusionWorkspace UlyssesBackendDecision UlyssesBackendError "
+        "UlyssesCommunicator UlyssesRankTopology allreduce_fusion "
+        "compute_fp4_swizzled_layout_sf_size create_allreduce_fusion_workspace "
+        "create_shared_buffer decide_ulysses_backend decode_cp_a2a_allocate_mnnvl_workspace "
+        "decode_cp_a2a_alltoall decode_cp_a2a_init_workspace decode_cp_a2a_workspace_size "
+        "dispose_ulysses_a2a free_shared_buffer init_ulysses_a2a moe_a2a_combine "
+        "moe_a2a_dispatch moe_a2a_get_workspace_size_per_rank moe_a2a_initialize "
+        "moe_a2a_sanitize_expert_ids moe_a2a_wrap_payload_tensor_in_workspace "
+        "pack_strided_memory probe_ulysses_rank_topology quantized_all_reduce "
+        "resolve_ulysses_backend trtllm_allreduce_fusion "
         "trtllm_create_ipc_workspace_for_all_reduce "
         "trtllm_create_ipc_workspace_for_all_reduce_fusion trtllm_custom_all_reduce "
         "trtllm_destroy_ipc_workspace_for_all_reduce "
@@ -122,17 +126,18 @@ NAMES = {
         "trtllm_moe_finalize_allreduce_fusion"
     ),
     "comm.trtllm_mnnvl_ar": (
-        "MNNVLAllReduceFusionWorkspace mpi_barrier trtllm_mnnvl_all_reduce trtllm_mnnvl_allreduce "
-        "trtllm_mnnvl_fused_allreduce_add_rmsnorm trtllm_mnnvl_fused_allreduce_add_rmsnorm_quant "
-        "trtllm_mnnvl_fused_allreduce_rmsnorm"
+        "MNNVLAllReduceFusionWorkspace mpi_barrier trtllm_mnnvl_all_reduce "
+        "trtllm_mnnvl_allreduce trtllm_mnnvl_fused_allreduce_add_rmsnorm "
+        "trtllm_mnnvl_fused_allreduce_add_rmsnorm_quant trtllm_mnnvl_fused_allreduce_rmsnorm"
     ),
     "comm.workspace_base": "AllReduceFusionWorkspace",
     "concat_ops": "concat_mla_k",
     "cudnn": "cudnn_batch_decode_with_kv_cache cudnn_batch_prefill_with_kv_cache",
     "cute_dsl": (
-        "AddRMSNormFP4QuantKernel RMSNormFP4QuantKernel Sm100BlockScaledPersistentDenseGemmKernel "
-        "add_rmsnorm_fp4quant create_scale_factor_tensor grouped_gemm_nt_masked "
-        "is_cute_dsl_available rmsnorm_fp4quant"
+        "AddRMSNormFP4QuantKernel RMSNormFP4QuantKernel "
+        "Sm100BlockScaledPersistentDenseGemmKernel add_rmsnorm_fp4quant "
+        "create_scale_factor_tensor grouped_gemm_nt_masked is_cute_dsl_available "
+        "rmsnorm_fp4quant"
     ),
     "cute_dsl.add_rmsnorm_fp4quant": "AddRMSNormFP4QuantKernel add_rmsnorm_fp4quant",
     "cute_dsl.attention.wrappers.batch_decode": (
@@ -156,14 +161,14 @@ NAMES = {
         "xqa_batch_decode_with_kv_cache xqa_batch_decode_with_kv_cache_mla xqa_mla"
     ),
     "diffusion_ops": (
-        "fused_dit_gate_residual_layernorm_gamma_beta fused_dit_gate_residual_layernorm_scale_shift "
-        "fused_dit_residual_layernorm_scale_shift fused_qk_rmsnorm_rope "
-        "minimax_h3_bf16_pre_attention minimax_h3_fc1_swiglu_fp8 minimax_h3_fp8_out_proj "
-        "minimax_h3_fp8_pre_attention minimax_h3_nvfp4_out_proj minimax_h3_nvfp4_pre_attention "
-        "minimax_h3_sm120_varlen_attention_fp8 minimax_h3_sm120_varlen_attention_nvfp4 "
-        "prepare_minimax_h3_fc1_weight_fp8 quantize_minimax_h3_o_weight_fp8 "
-        "quantize_minimax_h3_o_weight_nvfp4 quantize_minimax_h3_qkv_weight_fp8 "
-        "quantize_minimax_h3_qkv_weight_nvfp4"
+        "fused_dit_gate_residual_layernorm_gamma_beta "
+        "fused_dit_gate_residual_layernorm_scale_shift fused_dit_residual_layernorm_scale_shift "
+        "fused_qk_rmsnorm_rope minimax_h3_bf16_pre_attention minimax_h3_fc1_swiglu_fp8 "
+        "minimax_h3_fp8_out_proj minimax_h3_fp8_pre_attention minimax_h3_nvfp4_out_proj "
+        "minimax_h3_nvfp4_pre_attention minimax_h3_sm120_varlen_attention_fp8 "
+        "minimax_h3_sm120_varlen_attention_nvfp4 prepare_minimax_h3_fc1_weight_fp8 "
+        "quantize_minimax_h3_o_weight_fp8 quantize_minimax_h3_o_weight_nvfp4 "
+        "quantize_minimax_h3_qkv_weight_fp8 quantize_minimax_h3_qkv_weight_nvfp4"
     ),
     "dsv3_ops": "concat_mla_k fused_topk_deepseek",
     "fi_trace": "fi_trace",
@@ -171,9 +176,9 @@ NAMES = {
         "block_scale_interleave e2m1_and_ufp8sf_scale_to_float fp4_quantize "
         "get_fp4_quantization_module mxfp4_dequantize mxfp4_dequantize_host mxfp4_quantize "
         "nvfp4_batched_quantize nvfp4_block_scale_interleave nvfp4_kv_dequantize "
-        "nvfp4_kv_dequantize_paged nvfp4_kv_quantize nvfp4_quantize nvfp4_quantize_paged_kv_cache "
-        "scaled_fp4_grouped_quantize shuffle_matrix_a shuffle_matrix_sf_a "
-        "silu_and_mul_nvfp4_quantize"
+        "nvfp4_kv_dequantize_paged nvfp4_kv_quantize nvfp4_quantize "
+        "nvfp4_quantize_paged_kv_cache scaled_fp4_grouped_quantize shuffle_matrix_a "
+        "shuffle_matrix_sf_a silu_and_mul_nvfp4_quantize"
     ),
     "fp8_quantization": "mxfp8_dequantize_host mxfp8_quantize",
     "fused_moe": (
@@ -224,9 +229,10 @@ NAMES = {
     ),
     "norm": (
         "fused_add_rmsnorm fused_add_rmsnorm_fp8_block_quant fused_add_rmsnorm_quant "
-        "fused_dit_gate_residual_layernorm_gamma_beta fused_dit_gate_residual_layernorm_scale_shift "
-        "fused_dit_residual_layernorm_scale_shift fused_qk_rmsnorm_rope fused_rmsnorm_silu "
-        "gemma_fused_add_rmsnorm gemma_rmsnorm layernorm layernorm_quant rmsnorm rmsnorm_quant"
+        "fused_dit_gate_residual_layernorm_gamma_beta "
+        "fused_dit_gate_residual_layernorm_scale_shift fused_dit_residual_layernorm_scale_shift "
+        "fused_qk_rmsnorm_rope fused_rmsnorm_silu gemma_fused_add_rmsnorm gemma_rmsnorm "
+        "layernorm layernorm_quant rmsnorm rmsnorm_quant"
     ),
     "nvfp4_attention_sm120": "nvfp4_attention_sm120_fwd nvfp4_attention_sm120_quantize_qkv",
     "page": (
@@ -253,14 +259,13 @@ NAMES = {
     ),
     "quantization.fp4_quantization": (
         "block_scale_interleave e2m1_and_ufp8sf_scale_to_float fp4_quantize mxfp4_dequantize "
-        "mxfp4_dequantize_host mxfp4_quantize nvfp4_batched_quantize nvfp4_block_scale_interleave "
-        "nvfp4_kv_dequantize nvfp4_kv_dequantize_paged nvfp4_kv_quantize nvfp4_quantize "
-        "nvfp4_quantize_paged_kv_cache scaled_fp4_grouped_quantize shuffle_matrix_a "
-        "shuffle_matrix_sf_a silu_and_mul_nvfp4_quantize"
+        "mxfp4_dequantize_host mxfp4_quantize nvfp4_batched_quantize "
+        "nvfp4_block_scale_interleave nvfp4_kv_dequantize nvfp4_kv_dequantize_paged "
+        "nvfp4_kv_quantize nvfp4_quantize nvfp4_quantize_paged_kv_cache "
+        "scaled_fp4_grouped_quantize shuffle_matrix_a shuffle_matrix_sf_a "
+        "silu_and_mul_nvfp4_quantize"
     ),
-    "quantization.fp8_quantization": (
-        "mxfp8_dequantize_host mxfp8_grouped_quantize mxfp8_quantize"
-    ),
+    "quantization.fp8_quantization": "mxfp8_dequantize_host mxfp8_grouped_quantize mxfp8_quantize",
     "quantization.packbits": "packbits segment_packbits",
     "rope": (
         "apply_llama31_rope apply_llama31_rope_inplace apply_llama31_rope_pos_ids "
@@ -272,8 +277,9 @@ NAMES = {
     "sampling": (
         "chain_speculative_sampling min_p_sampling_from_probs sampling_from_logits "
         "sampling_from_probs softmax top_k_mask_logits top_k_renorm_prob top_k_renorm_probs "
-        "top_k_sampling_from_probs top_k_top_p_sampling_from_logits top_k_top_p_sampling_from_probs "
-        "top_p_renorm_prob top_p_renorm_probs top_p_sampling_from_probs"
+        "top_k_sampling_from_probs top_k_top_p_sampling_from_logits "
+        "top_k_top_p_sampling_from_probs top_p_renorm_prob top_p_renorm_probs "
+        "top_p_sampling_from_probs"
     ),
     "sparse": "BlockSparseAttentionWrapper VariableBlockSparseAttentionWrapper",
     "tllm_enums": "ActivationType RoutingMethodType SfLayout WeightLayout is_gated_activation",

@@ -18,7 +18,8 @@ _states = operator("merge_states", "v s v_merged s_merged")
 def merge_state(v_a: Tensor, s_a: Tensor, v_b: Tensor, s_b: Tensor) -> Tuple[Tensor, Tensor]:
     """Attention over the union of two sets of keys, from the attention over each.
 
-    :param v_a: ``[n, heads, d]``. :param s_a: ``[n, heads]`` float32, lse to base 2. Likewise b.
+    :param v_a: ``[n, heads, d]``.
+    :param s_a: ``[n, heads]`` float32, lse to base 2. Likewise b.
     :returns: the merged v, of v_a's dtype, and s. Two empty states give 0 and -inf.
     """
     return _merge(v_a, s_a, v_b, s_b, None, None)
@@ -36,7 +37,8 @@ def merge_state_in_place(v: Tensor, s: Tensor, v_other: Tensor, s_other: Tensor,
 def merge_states(v: Tensor, s: Tensor) -> Tuple[Tensor, Tensor]:
     """:func:`merge_state` of k states.
 
-    :param v: ``[n, k, heads, d]``. :param s: ``[n, k, heads]`` float32.
+    :param v: ``[n, k, heads, d]``.
+    :param s: ``[n, k, heads]`` float32.
     :returns: ``[n, heads, d]`` and ``[n, heads]``.
     """
     return _states(v, s, None, None)

@@ -16,7 +16,8 @@ _concat = operator("concat_mla_k", "k_nope k_rope k")
 def concat_mla_k(k: Tensor, k_nope: Tensor, k_rope: Tensor) -> None:
     """``k[..., :d_nope] = k_nope`` and ``k[..., d_nope:] = k_rope``, which all heads share.
 
-    :param k: ``[n, h, d_nope + d_rope]``; written. :param k_nope: ``[n, h, d_nope]``.
+    :param k: ``[n, h, d_nope + d_rope]``; written.
+    :param k_nope: ``[n, h, d_nope]``.
     :param k_rope: ``[n, 1, d_rope]``.
     """
     _concat(k_nope, k_rope, k)

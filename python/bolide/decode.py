@@ -7,6 +7,7 @@ from typing import Any, Optional, Tuple, Union
 
 from . import _frameworks, _missing
 from ._binding import operator
+from ._wrappers._memory import _get_range_buf  # noqa: F401  (engines look for it here)
 from ._wrappers.decode import (  # noqa: F401
     BatchDecodeWithPagedKVCacheWrapper, CUDAGraphBatchDecodeWithPagedKVCacheWrapper,
     fast_decode_plan)
@@ -30,8 +31,10 @@ def single_decode_with_kv_cache(
     """Attention of one token against one request's keys and values.
 
     :param q: ``[h_q, d]`` float16, bfloat16, float32 or fp8.
-    :param k: ``[s, h_kv, d]`` (NHD) or ``[h_kv, s, d]`` (HND); h_kv divides h_q. :param v: likewise.
-    :param pos_encoding_mode: "NONE", "ROPE_LLAMA" (rotation inside the kernel, in halves) or "ALIBI".
+    :param k: ``[s, h_kv, d]`` (NHD) or ``[h_kv, s, d]`` (HND); h_kv divides h_q.
+    :param v: likewise.
+    :param pos_encoding_mode: "NONE", "ROPE_LLAMA" (rotation inside the kernel, in halves) or
+        "ALIBI".
     :param use_tensor_cores: a hint.
     :param q_scale: with k_scale multiplies the logits, v_scale the output: numbers or tensors.
     :param window_left: keys visible before the last one; -1 is no limit.

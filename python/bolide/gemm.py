@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any, Optional
 
 from . import _dtypes, _missing
-from ._arguments import check_backend, transposed
+from ._arguments import check_backend, transposed, with_backends
 from ._binding import operator
 
 Tensor = Any
@@ -21,13 +21,16 @@ _MM = ("cudnn", "cutlass", "tgv", "cublaslt", "tinygemm", "cutile", "cute-dsl", 
 _BMM = ("cutlass", "cudnn", "cutile", "tgv", "auto")
 
 
+@with_backends(*_MM)
 def mm_bf16(a: Tensor, b: Tensor, bias: Optional[Tensor] = None, pdl: bool = False,
             out: Optional[Tensor] = None, out_dtype: Any = _dtypes.BY_NAME["bfloat16"],
             backend: str = "cudnn") -> Tensor:
     """``a @ b + bias``.
 
-    :param a: ``[m, k]`` bfloat16 or float16. :param b: ``[k, n]`` of a's dtype, any strides.
-    :param bias: ``[n]``. :param out_dtype: bfloat16, float16 or float32; that of out if it is given
+    :param a: ``[m, k]`` bfloat16 or float16.
+    :param b: ``[k, n]`` of a's dtype, any strides.
+    :param bias: ``[n]``.
+    :param out_dtype: bfloat16, float16 or float32; that of out if it is given
         must be the same.
     :returns: ``[m, n]``.
     """
@@ -36,6 +39,7 @@ def mm_bf16(a: Tensor, b: Tensor, bias: Optional[Tensor] = None, pdl: bool = Fal
     return made if out is None else out
 
 
+@with_backends(*_BMM)
 def bmm_bf16(A: Tensor, B: Tensor, out: Optional[Tensor] = None,
              out_dtype: Any = _dtypes.BY_NAME["bfloat16"], backend: str = "cudnn") -> Tensor:
     """``A @ B`` for each of a batch: ``[b, m, k]`` and ``[b, k, n]`` give ``[b, m, n]``."""

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Normalisation by rows: RMS norm, layer norm, and their fused and quantised forms.
 
-Sums run in float32 and there is one rounding, at the end. Tensors are float16, bfloat16 or float32,
-on the GPU or the CPU; rows may be padded (a stride of the first dimensions), columns are contiguous.
+Sums run in float32 and there is one rounding, at the end. Tensors are float16, bfloat16 or
+float32, on the GPU or the CPU; rows may be padded (a stride of the first dimensions), columns are
+contiguous.
 ``enable_pdl`` is a hint that changes no result. Shapes, dtypes and devices that do not fit raise
 ValueError, what one device lacks NotImplementedError, each with the library's sentence.
 """
@@ -123,7 +124,8 @@ def fused_add_rmsnorm_fp8_block_quant(out: Tensor, block_scale: Tensor, normed_o
     """:func:`fused_add_rmsnorm` into normed_out, and the same in fp8 with a scale for each 128
     columns of a row.
 
-    :param out: ``[n, d]`` float8_e4m3fn. :param block_scale: ``[d/128, pad(n, 4)]`` float32.
+    :param out: ``[n, d]`` float8_e4m3fn.
+    :param block_scale: ``[d/128, pad(n, 4)]`` float32.
     :param normed_out: ``[n, d]`` like input.
     """
     _fused_add_block(input, residual, weight, out, block_scale, normed_out, eps)
@@ -132,7 +134,8 @@ def fused_add_rmsnorm_fp8_block_quant(out: Tensor, block_scale: Tensor, normed_o
 def layernorm(input: Tensor, gemma: Tensor, beta: Tensor, eps: float = 1e-6) -> Tensor:
     """``(input - mean) / sqrt(variance + eps) * gemma + beta``, row by row.
 
-    :param gemma: ``[d]`` float32, the scale. :param beta: ``[d]`` float32.
+    :param gemma: ``[d]`` float32, the scale.
+    :param beta: ``[d]`` float32.
     :returns: a tensor like input.
     """
     return _layernorm(input, gemma, beta, None, eps)

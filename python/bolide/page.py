@@ -2,9 +2,9 @@
 """Paged caches of keys and values: lengths, positions, appending.
 
 A page table is (indptr, indices, last_page_len), all int32: request i owns the pages
-``indices[indptr[i]:indptr[i + 1]]``, whose last one holds ``last_page_len[i]`` tokens. A cache is a
-pair of 4-D tensors, ``[page, token, head, dim]`` (NHD) or ``[page, head, token, dim]`` (HND), or one
-5-D tensor with keys and values on its second axis. Strides are honoured.
+``indices[indptr[i]:indptr[i + 1]]``, whose last one holds ``last_page_len[i]`` tokens. A cache is
+a pair of 4-D tensors, ``[page, token, head, dim]`` (NHD) or ``[page, head, token, dim]`` (HND), or
+one 5-D tensor with keys and values on its second axis. Strides are honoured.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from ._binding import operator
 Tensor = Any
 
 _seq_lens = operator("get_seq_lens", "kv_indptr kv_last_page_len page_size out")
-_positions = operator("get_batch_indices_positions", "append_indptr seq_lens batch_indices positions")
+_positions = operator("get_batch_indices_positions",
+                      "append_indptr seq_lens batch_indices positions")
 _append = operator("append_paged_kv_cache",
                    "append_key append_value batch_indices positions k_cache v_cache kv_indices "
                    "kv_indptr kv_last_page_len kv_layout")

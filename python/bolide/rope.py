@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rotary position embedding.
 
-``interleave=False`` pairs channel i with ``i + rotary_dim / 2``, True pairs neighbours. Channels from
-``rotary_dim`` on are copied. Angles are reduced before the sine, so that positions up to 2**20 keep
-the accuracy of the dtype. Each function has a form that returns new tensors and one that works in
-place.
+``interleave=False`` pairs channel i with ``i + rotary_dim / 2``, True pairs neighbours. Channels
+from ``rotary_dim`` on are copied. Angles are reduced before the sine, so that positions up to 2**20
+keep the accuracy of the dtype. Each function has a form that returns new tensors and one that works
+in place.
 """
 
 from __future__ import annotations
@@ -44,12 +44,14 @@ def apply_rope(q: Tensor, k: Tensor, indptr: Tensor, offsets: Tensor,
                rope_theta: float = 1e4) -> Tuple[Tensor, Tensor]:
     """Rotates the queries and keys of a ragged batch.
 
-    :param q: ``[n, h_q, d]``. :param k: ``[n, h_kv, d]``, of q's dtype.
+    :param q: ``[n, h_q, d]``.
+    :param k: ``[n, h_kv, d]``, of q's dtype.
     :param indptr: ``[b + 1]`` int32 or int64: request i owns rows ``indptr[i]`` to
         ``indptr[i + 1]``.
     :param offsets: ``[b]``, of indptr's dtype: the position of each request's first row.
     :param rotary_dim: channels that turn; all of them by default.
-    :param rope_scale: divides positions. :param rope_theta: base of the frequencies.
+    :param rope_scale: divides positions.
+    :param rope_theta: base of the frequencies.
     :returns: the rotated q and k.
     """
     return _rope(q, k, None, None, indptr, offsets, rotary_dim, interleave, rope_scale, rope_theta)
@@ -132,7 +134,8 @@ def apply_rope_with_cos_sin_cache(positions: Tensor, query: Tensor, key: Tensor,
                                   is_neox: bool = True) -> Tuple[Tensor, Tensor]:
     """Rotation by cosines and sines from a table.
 
-    :param positions: ``[n]`` int32 or int64. :param query: ``[n, h_q * head_size]``.
+    :param positions: ``[n]`` int32 or int64.
+    :param query: ``[n, h_q * head_size]``.
     :param key: ``[n, h_kv * head_size]``.
     :param cos_sin_cache: ``[max_pos, rotary_dim]`` float32, cosines then sines.
     :param is_neox: True pairs halves, False neighbours.
@@ -175,7 +178,8 @@ def rope_quantize_fp8(
 
     :param q_rope: ``[n, h_q, d_rope]``, the channels that turn.
     :param k_rope: ``[n, h_kv, d_rope]``, or ``[n, d_rope]`` for keys without heads (MLA).
-    :param q_nope: ``[n, h_q, d_nope]``, the others, or None. :param k_nope: likewise.
+    :param q_nope: ``[n, h_q, d_nope]``, the others, or None.
+    :param k_nope: likewise.
     :param cos_sin_cache: ``[max_pos, d_rope]`` float32, cosines then sines.
     :param quantize_dtype: float8_e4m3fn (the default) or float8_e5m2.
     :param quant_scale_q: multiplies q before the conversion, quant_scale_kv k.

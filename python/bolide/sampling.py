@@ -233,7 +233,8 @@ def chain_speculative_sampling(
 ) -> Tuple[Tensor, Tensor, Tensor]:
     """Accepts or replaces a chain of drafted tokens (speculative sampling).
 
-    :param draft_probs: ``[b, n, v]`` float32. :param draft_token_ids: ``[b, n]``.
+    :param draft_probs: ``[b, n, v]`` float32.
+    :param draft_token_ids: ``[b, n]``.
     :param target_probs: ``[b, n + 1, v]`` float32.
     :param maybe_output_accepted_token_num: ``[b]`` int32 counter, added to: drafts that pass their
         own test. :param maybe_output_emitted_draft_token_num: likewise, those before the first

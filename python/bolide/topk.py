@@ -24,6 +24,7 @@ class TopKTieBreak(IntEnum):
     LARGE = 2
 
 
+_INT64 = _dtypes.BY_NAME["int64"].bit
 _top_k = operator("top_k", "input k sorted deterministic tie_break out_dtype values indices")
 _pages = operator("top_k_page_table_transform",
                   "input src_page_table lengths k row_to_batch deterministic tie_break row_starts "
@@ -44,8 +45,7 @@ def top_k(input: Tensor, k: int, sorted: bool = False, deterministic: bool = Fal
     :param sorted: in descending order; otherwise in any.
     :returns: values of input's dtype and indices, int64, both ``[n, k]``.
     """
-    return _top_k(input, k, sorted, deterministic, int(tie_break), _dtypes.BY_NAME["int64"].bit, None,
-                  None)
+    return _top_k(input, k, sorted, deterministic, int(tie_break), _INT64, None, None)
 
 
 topk = top_k
@@ -62,7 +62,8 @@ def top_k_page_table_transform(
 
     A row of at most k elements gives all of them in order. Unused places are -1.
 
-    :param src_page_table: ``[b, pages]`` int32. :param lengths: ``[n]`` int32.
+    :param src_page_table: ``[b, pages]`` int32.
+    :param lengths: ``[n]`` int32.
     :param row_to_batch: ``[n]`` int32: the table's row for each input row.
     :param row_starts: ``[n]`` int32: where each row begins.
     :param page_size: tokens of a page.

@@ -12,6 +12,8 @@ from typing import Any, Callable, Optional, Tuple
 
 from . import _dtypes, _frameworks, _missing
 from ._library import torch
+from ._wrappers._memory import (  # noqa: F401  (engines look for them here)
+    _cache_buf, _ceil_pow2, _get_range_buf)
 
 Tensor = Any
 

@@ -10,7 +10,11 @@
 //     block_interleave  writes the panel of 16 rows that
 //     panel_dot         multiplies with several partners: a matrix-matrix product
 //
-// A panel holds groups of 4 neighbouring numbers: [8 groups][16 rows][4 bytes].
+// A partner of two planes of bytes stands for the integers 255 high + low, 16 bits in effect.
+//
+// A panel holds groups of 4 neighbouring numbers: [8 groups][16 rows][4 bytes]. Rows as they lie
+// are taken 16 bytes at a time, one row in each 128 bits of a register; four such registers hold
+// 4 partial sums of each row, which a transposing tree adds up, every row in its lane.
 //
 // On AVX2 the products of 4-bit numbers (at most 15 * 127 * 2 a pair, eight pairs deep 30480) are
 // summed in 16 bits; signed bytes take |w| times sign(w) x, at most 128 * 127 * 2 a pair, widened
@@ -112,29 +116,116 @@ BOLIDE_INLINE i32x16 block_heads(const block_rows *r, int64_t offset) {
     return block_join(_mm256_set_m128i(block_heads4(r, 4, offset), block_heads4(r, 0, offset)),
                       _mm256_set_m128i(block_heads4(r, 12, offset), block_heads4(r, 8, offset)));
 }
-/* Lane i of the result: the sum of v[i]. */
-BOLIDE_INLINE __m256i block_sums8(const __m256i v[8]) {
+/* The same 16 bytes of rows 4 i + j, i = 2 half and 2 half + 1. */
+BOLIDE_INLINE __m256i block_pair(const block_rows *r, int half, int j, int64_t offset) {
+    const __m128i *lo = (const void *)(r->base[2 * half] + j * r->step + offset);
+    const __m128i *hi = (const void *)(r->base[2 * half + 1] + j * r->step + offset);
+    return _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_loadu_si128(lo)), _mm_loadu_si128(hi),
+                                   1);
+}
+/* The block of two rows as two registers of bytes, each to be multiplied with half a partner. */
+BOLIDE_INLINE void block_pair_split(const block_rows *r, int half, int j, int64_t offset, int kind,
+                                    __m256i to[2]) {
+    const __m256i v = block_pair(r, half, j, offset), low = _mm256_set1_epi8(15);
+    to[0] = kind == BLOCK_SIGNED ? v : _mm256_and_si256(v, low);
+    to[1] = kind == BLOCK_SIGNED ? block_pair(r, half, j, offset + 16)
+                                 : _mm256_and_si256(_mm256_srli_epi16(v, 4), low);
+}
+BOLIDE_INLINE __m256i block_partner16(const int8_t *x) {
+    return _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)x));
+}
+/* `times` the products with one plane of the partner, four sums in each 128 bits. */
+BOLIDE_INLINE __m256i block_plane(const __m256i w[2], const __m256i x[2], int times, int kind) {
+    const __m256i factor = _mm256_set1_epi16((int16_t)times);
+    if (kind == BLOCK_NIBBLES)
+        return _mm256_madd_epi16(
+            _mm256_add_epi16(_mm256_maddubs_epi16(w[0], x[0]), _mm256_maddubs_epi16(w[1], x[1])),
+            factor);
+    const __m256i a = _mm256_maddubs_epi16(_mm256_abs_epi8(w[0]), _mm256_sign_epi8(x[0], w[0]));
+    const __m256i b = _mm256_maddubs_epi16(_mm256_abs_epi8(w[1]), _mm256_sign_epi8(x[1], w[1]));
+    return _mm256_add_epi32(_mm256_madd_epi16(a, factor), _mm256_madd_epi16(b, factor));
+}
+/* Lane j of each 128 bits: the sum of the four lanes of v[j]. */
+BOLIDE_INLINE __m256i block_sums(const __m256i v[4]) {
     const __m256i a =
-        _mm256_hadd_epi32(_mm256_hadd_epi32(v[0], v[1]), _mm256_hadd_epi32(v[2], v[3]));
+        _mm256_add_epi32(_mm256_unpacklo_epi32(v[0], v[1]), _mm256_unpackhi_epi32(v[0], v[1]));
     const __m256i b =
-        _mm256_hadd_epi32(_mm256_hadd_epi32(v[4], v[5]), _mm256_hadd_epi32(v[6], v[7]));
-    return _mm256_add_epi32(_mm256_permute2x128_si256(a, b, 0x20),
-                            _mm256_permute2x128_si256(a, b, 0x31));
+        _mm256_add_epi32(_mm256_unpacklo_epi32(v[2], v[3]), _mm256_unpackhi_epi32(v[2], v[3]));
+    return _mm256_add_epi32(_mm256_unpacklo_epi64(a, b), _mm256_unpackhi_epi64(a, b));
 }
-BOLIDE_INLINE __m256i block_dot_rows8(const block_rows *r, int first, int64_t offset, __m256i x,
-                                      int kind) {
-    __m256i v[8];
+/* x is two halves of one plane, then of the second. */
+BOLIDE_INLINE __m256i block_dot_rows8(const block_rows *r, int half, int64_t offset,
+                                      const __m256i x[4], int planes, int kind) {
+    __m256i sum[4];
     BOLIDE_UNROLL
-    for (int i = 0; i < 8; i++)
-        v[i] = block_products(block_bytes(block_row(r, first + i) + offset, kind), x, kind);
-    return block_sums8(v);
+    for (int j = 0; j < 4; j++) {
+        __m256i w[2];
+        block_pair_split(r, half, j, offset, kind, w);
+        sum[j] = block_plane(w, x, planes == 2 ? 255 : 1, kind);
+        if (planes == 2)
+            sum[j] = _mm256_add_epi32(sum[j], block_plane(w, x + 2, 1, kind));
+    }
+    return block_sums(sum);
 }
-/* Lane i: the product of the block at the offset in row i with x. */
+
+#if defined(BOLIDE_ISA_AVX512)
+/* Assembly, because the set is compiled without VNNI, which not every chip with AVX-512 has. */
+BOLIDE_INLINE __m512i block_dpbusd(__m512i sum, __m512i w, __m512i x) {
+    __asm__("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(w), "v"(x));
+    return sum;
+}
+BOLIDE_INLINE __m512i block_quad(const block_rows *r, int j, int64_t offset) {
+    return _mm512_inserti64x4(_mm512_castsi256_si512(block_pair(r, 0, j, offset)),
+                              block_pair(r, 1, j, offset), 1);
+}
+BOLIDE_INLINE __m512i block_partner64(const int8_t *x) {
+    return _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)(const void *)x));
+}
+BOLIDE_INLINE __m512i block_sums_wide(const __m512i v[4]) {
+    const __m512i a =
+        _mm512_add_epi32(_mm512_unpacklo_epi32(v[0], v[1]), _mm512_unpackhi_epi32(v[0], v[1]));
+    const __m512i b =
+        _mm512_add_epi32(_mm512_unpacklo_epi32(v[2], v[3]), _mm512_unpackhi_epi32(v[2], v[3]));
+    return _mm512_add_epi32(_mm512_unpacklo_epi64(a, b), _mm512_unpackhi_epi64(a, b));
+}
+BOLIDE_INLINE i32x16 block_dot_rows_vnni(const block_rows *r, int64_t offset, const int8_t *x,
+                                         int64_t plane, int planes, int kind) {
+    const __m512i high[2] = {block_partner64(x), block_partner64(x + 16)};
+    const __m512i low[2] = {block_partner64(x + plane), block_partner64(x + plane + 16)};
+    const __m512i nibble = _mm512_set1_epi8(15), sign = _mm512_set1_epi8(-128);
+    __m512i sum[4];
+    BOLIDE_UNROLL
+    for (int j = 0; j < 4; j++) {
+        const __m512i v = block_quad(r, j, offset);
+        const __m512i w0 =
+            kind == BLOCK_SIGNED ? _mm512_xor_si512(v, sign) : _mm512_and_si512(v, nibble);
+        const __m512i w1 = kind == BLOCK_SIGNED
+                               ? _mm512_xor_si512(block_quad(r, j, offset + 16), sign)
+                               : _mm512_and_si512(_mm512_srli_epi16(v, 4), nibble);
+        sum[j] = block_dpbusd(block_dpbusd(_mm512_setzero_si512(), w0, high[0]), w1, high[1]);
+        if (planes == 2) {
+            const __m512i times255 = _mm512_sub_epi32(_mm512_slli_epi32(sum[j], 8), sum[j]);
+            sum[j] = block_dpbusd(block_dpbusd(times255, w0, low[0]), w1, low[1]);
+        }
+    }
+    return (i32x16){block_sums_wide(sum)};
+}
+#endif
+
+/* Lane i: the product of the block at the offset in row i with the partner x, whose second plane,
+ * if it has one, lies `plane` bytes behind. planes, kind and vnni are constants; with vnni signed
+ * weights count as w + 128. */
 BOLIDE_INLINE i32x16 block_dot_rows(const block_rows *r, int64_t offset, const int8_t *x,
-                                    int kind) {
-    const __m256i partner = _mm256_loadu_si256((const __m256i *)(const void *)x);
-    const __m256i lo = block_dot_rows8(r, 0, offset, partner, kind);
-    return block_join(lo, block_dot_rows8(r, 8, offset, partner, kind));
+                                    int64_t plane, int planes, int kind, int vnni) {
+#if defined(BOLIDE_ISA_AVX512)
+    if (vnni)
+        return block_dot_rows_vnni(r, offset, x, plane, planes, kind);
+#endif
+    (void)vnni;
+    const __m256i partner[4] = {block_partner16(x), block_partner16(x + 16),
+                                block_partner16(x + plane), block_partner16(x + plane + 16)};
+    const __m256i lo = block_dot_rows8(r, 0, offset, partner, planes, kind);
+    return block_join(lo, block_dot_rows8(r, 1, offset, partner, planes, kind));
 }
 
 /* r[i] lane j and r[j] lane i of 8 registers of 8 lanes of 32 bits change places. */
@@ -207,11 +298,6 @@ BOLIDE_INLINE void panel_dot8(const uint8_t *panel, const int8_t *const *x, int6
 }
 
 #if defined(BOLIDE_ISA_AVX512)
-/* Assembly, because the set is compiled without VNNI, which not every chip with AVX-512 has. */
-BOLIDE_INLINE __m512i panel_dpbusd(__m512i sum, __m512i w, __m512i x) {
-    __asm__("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(w), "v"(x));
-    return sum;
-}
 BOLIDE_INLINE void panel_dot_vnni(const uint8_t *panel, const int8_t *const *x, int64_t offset,
                                   int count, i32x16 *sum) {
     BOLIDE_UNROLL
@@ -224,7 +310,7 @@ BOLIDE_INLINE void panel_dot_vnni(const uint8_t *panel, const int8_t *const *x, 
         for (int i = 0; i < count; i++) {
             int32_t four;
             memcpy(&four, x[i] + offset + 4 * g, sizeof four);
-            sum[i].v = panel_dpbusd(sum[i].v, w, _mm512_set1_epi32(four));
+            sum[i].v = block_dpbusd(sum[i].v, w, _mm512_set1_epi32(four));
         }
     }
 }
@@ -265,12 +351,15 @@ BOLIDE_INLINE int32_t block_number(const uint8_t *p, int kind, int i) {
     return i < 16 ? p[i] & 15 : p[i - 16] >> 4;
 }
 BOLIDE_INLINE i32x16 block_dot_rows(const block_rows *rows, int64_t offset, const int8_t *x,
-                                    int kind) {
+                                    int64_t plane, int planes, int kind, int vnni) {
     int32_t t[PANEL_ROWS];
+    (void)vnni;
     for (int r = 0; r < PANEL_ROWS; r++) {
         t[r] = 0;
-        for (int i = 0; i < BLOCK_SIZE; i++)
-            t[r] += block_number(block_row(rows, r) + offset, kind, i) * x[i];
+        for (int i = 0; i < BLOCK_SIZE; i++) {
+            const int32_t partner = planes == 2 ? 255 * x[i] + x[plane + i] : x[i];
+            t[r] += block_number(block_row(rows, r) + offset, kind, i) * partner;
+        }
     }
     return i32_load(t);
 }

@@ -18,77 +18,22 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "reference_file.h"
+
 typedef struct {
-    const gguf_tensor *attn_norm, *q, *k, *v, *o, *ffn_norm, *gate, *up, *down;
+    reference_tensor attn_norm, q, k, v, o, ffn_norm, gate, up, down;
     double *keys, *values; // [max_tokens, h_kv * d]
 } block;
 
 struct reference {
-    const gguf_file *file;
+    reference_file file;
     size_t n_blocks, width, hidden, h_q, h_kv, d, rotated, vocab;
     double rope_base, eps;
-    const gguf_tensor *embedding, *output_norm, *output;
+    reference_tensor embedding, output_norm, output;
     block *blocks;
     size_t max_tokens, n_tokens;
     double *row; // scratch for one row of weights
 };
-
-// ---- weights -------------------------------------------------------------------------------
-
-static double half(const unsigned char *at) {
-    unsigned raw = at[0] | (unsigned)at[1] << 8;
-    unsigned exponent = raw >> 10 & 31, fraction = raw & 1023;
-    double value = exponent == 0    ? ldexp(fraction, -24)
-                   : exponent == 31 ? (fraction != 0 ? NAN : INFINITY)
-                                    : ldexp(1024 + fraction, (int)exponent - 25);
-    return raw & 0x8000 ? -value : value;
-}
-
-static double single(uint32_t raw) {
-    float value;
-    memcpy(&value, &raw, sizeof value);
-    return value;
-}
-
-// A block of 32 four-bit weights: the low halves of the bytes come first, then the high halves.
-static void four_bit(const unsigned char *packed, double scale, double offset, double *out) {
-    for (int i = 0; i < 16; i++) {
-        out[i] = scale * (packed[i] & 15) + offset;
-        out[i + 16] = scale * (packed[i] >> 4) + offset;
-    }
-}
-
-// Row `index` of a matrix as doubles.
-static void read_row(const gguf_tensor *t, size_t index, double *out) {
-    size_t n = (size_t)t->dims[0], elements, bytes;
-    gguf_type_block(t->type, &elements, &bytes);
-    const unsigned char *at = t->data + index * (n / elements) * bytes;
-    for (size_t i = 0; i < n; i += elements, at += bytes) {
-        switch (t->type) {
-        case GGUF_F32:
-            out[i] = single(at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 |
-                            (uint32_t)at[3] << 24);
-            break;
-        case GGUF_F16:
-            out[i] = half(at);
-            break;
-        case GGUF_BF16:
-            out[i] = single((uint32_t)at[0] << 16 | (uint32_t)at[1] << 24);
-            break;
-        case GGUF_Q4_0:
-            four_bit(at + 2, half(at), -8 * half(at), out + i);
-            break;
-        case GGUF_Q4_1:
-            four_bit(at + 4, half(at), half(at + 2), out + i);
-            break;
-        case GGUF_Q8_0:
-            for (size_t j = 0; j < 32; j++) {
-                out[i + j] = half(at) * (signed char)at[2 + j];
-            }
-            break;
-        }
-    }
-}
 
 // ---- arithmetic ----------------------------------------------------------------------------
 
@@ -107,11 +52,11 @@ static double dot(const double *a, const double *b, size_t n) {
 }
 
 // out[token][row] (+)= weights[row] . in[token]
-static void multiply(reference *r, const gguf_tensor *weights, const double *in, size_t n, bool add,
-                     double *out) {
-    size_t columns = (size_t)weights->dims[0], rows = (size_t)weights->dims[1];
+static void multiply(reference *r, const reference_tensor *weights, const double *in, size_t n,
+                     bool add, double *out) {
+    size_t columns = weights->columns, rows = weights->rows;
     for (size_t i = 0; i < rows; i++) {
-        read_row(weights, i, r->row);
+        reference_file_row(weights, i, r->row);
         for (size_t token = 0; token < n; token++) {
             double value = dot(r->row, in + token * columns, columns);
             out[token * rows + i] = add ? out[token * rows + i] + value : value;
@@ -119,10 +64,10 @@ static void multiply(reference *r, const gguf_tensor *weights, const double *in,
     }
 }
 
-static void rmsnorm(reference *r, const gguf_tensor *weight, const double *in, size_t n,
+static void rmsnorm(reference *r, const reference_tensor *weight, const double *in, size_t n,
                     double *out) {
     size_t width = r->width;
-    read_row(weight, 0, r->row);
+    reference_file_row(weight, 0, r->row);
     for (size_t token = 0; token < n; token++) {
         const double *x = in + token * width;
         double scale = 1 / sqrt(dot(x, x, width) / (double)width + r->eps);
@@ -184,10 +129,10 @@ static void run_block(reference *r, block *b, activations *a, size_t n) {
     size_t kv_width = r->h_kv * r->d;
     double *keys = b->keys + r->n_tokens * kv_width;
     double *values = b->values + r->n_tokens * kv_width;
-    rmsnorm(r, b->attn_norm, a->x, n, a->normed);
-    multiply(r, b->q, a->normed, n, false, a->q);
-    multiply(r, b->k, a->normed, n, false, keys);
-    multiply(r, b->v, a->normed, n, false, values);
+    rmsnorm(r, &b->attn_norm, a->x, n, a->normed);
+    multiply(r, &b->q, a->normed, n, false, a->q);
+    multiply(r, &b->k, a->normed, n, false, keys);
+    multiply(r, &b->v, a->normed, n, false, values);
     rope(r, a->q, r->h_q, n);
     rope(r, keys, r->h_kv, n);
     for (size_t token = 0; token < n; token++) {
@@ -197,14 +142,14 @@ static void run_block(reference *r, block *b, activations *a, size_t n) {
                         a->weights, a->mixed + at);
         }
     }
-    multiply(r, b->o, a->mixed, n, true, a->x);
-    rmsnorm(r, b->ffn_norm, a->x, n, a->normed);
-    multiply(r, b->gate, a->normed, n, false, a->gate);
-    multiply(r, b->up, a->normed, n, false, a->up);
+    multiply(r, &b->o, a->mixed, n, true, a->x);
+    rmsnorm(r, &b->ffn_norm, a->x, n, a->normed);
+    multiply(r, &b->gate, a->normed, n, false, a->gate);
+    multiply(r, &b->up, a->normed, n, false, a->up);
     for (size_t i = 0; i < n * r->hidden; i++) {
         a->gate[i] = a->gate[i] / (1 + exp(-a->gate[i])) * a->up[i];
     }
-    multiply(r, b->down, a->gate, n, true, a->x);
+    multiply(r, &b->down, a->gate, n, true, a->x);
 }
 
 // ---- the public calls ----------------------------------------------------------------------
@@ -252,15 +197,15 @@ bool reference_forward(reference *r, const int32_t *tokens, size_t n, size_t wan
     }
     if (allocate(r, &a, n)) {
         for (size_t i = 0; i < n; i++) {
-            read_row(r->embedding, (size_t)tokens[i], a.x + i * r->width);
+            reference_file_row(&r->embedding, (size_t)tokens[i], a.x + i * r->width);
         }
         for (size_t i = 0; i < r->n_blocks; i++) {
             run_block(r, &r->blocks[i], &a, n);
         }
         r->n_tokens += n;
         if (logits != NULL) {
-            rmsnorm(r, r->output_norm, a.x + (n - wanted) * r->width, wanted, a.normed);
-            multiply(r, r->output, a.normed, wanted, false, logits);
+            rmsnorm(r, &r->output_norm, a.x + (n - wanted) * r->width, wanted, a.normed);
+            multiply(r, &r->output, a.normed, wanted, false, logits);
         }
     } else {
         ok = llm_fail(error, "reference: out of memory");
@@ -271,28 +216,31 @@ bool reference_forward(reference *r, const int32_t *tokens, size_t n, size_t wan
 
 // ---- loading -------------------------------------------------------------------------------
 
-static size_t number(const gguf_file *file, const char *key, bool *ok, llm_error *error) {
-    uint64_t value = 0;
-    *ok = *ok && gguf_get_uint(file, key, &value, error);
-    return (size_t)value;
+static double number(const reference *r, const char *key, bool *ok, llm_error *error) {
+    double value = 0;
+    if (*ok && !reference_file_number(&r->file, key, &value)) {
+        *ok = llm_fail(error, "reference: %s is missing", key);
+    }
+    return value;
 }
 
 // A tensor that must have this shape.
-static const gguf_tensor *tensor(const gguf_file *file, const char *name, size_t columns,
-                                 size_t rows, bool *ok, llm_error *error) {
-    const gguf_tensor *t = *ok ? gguf_find_tensor(file, name) : NULL;
-    if (*ok && (t == NULL || t->dims[0] != columns || t->dims[1] != rows)) {
+static reference_tensor tensor(const reference *r, const char *name, size_t columns, size_t rows,
+                               bool *ok, llm_error *error) {
+    reference_tensor t = {.data = NULL};
+    if (*ok && (!reference_file_tensor(&r->file, name, &t) || t.columns != columns ||
+                (rows != 0 && t.rows != rows))) {
         *ok = llm_fail(error, "reference: tensor %s is missing or has another shape", name);
     }
     return t;
 }
 
 // A tensor of one block.
-static const gguf_tensor *part(const reference *r, size_t index, const char *name, size_t columns,
-                               size_t rows, bool *ok, llm_error *error) {
+static reference_tensor part(const reference *r, size_t index, const char *name, size_t columns,
+                             size_t rows, bool *ok, llm_error *error) {
     char full[64];
     snprintf(full, sizeof full, "blk.%zu.%s.weight", index, name);
-    return tensor(r->file, full, columns, rows, ok, error);
+    return tensor(r, full, columns, rows, ok, error);
 }
 
 static bool load_block(reference *r, size_t index, llm_error *error) {
@@ -314,26 +262,25 @@ static bool load_block(reference *r, size_t index, llm_error *error) {
 }
 
 static bool load(reference *r, llm_error *error) {
-    const gguf_file *f = r->file;
     bool ok = true;
-    r->n_blocks = number(f, "llama.block_count", &ok, error);
-    r->width = number(f, "llama.embedding_length", &ok, error);
-    r->hidden = number(f, "llama.feed_forward_length", &ok, error);
-    r->h_q = number(f, "llama.attention.head_count", &ok, error);
-    r->h_kv = number(f, "llama.attention.head_count_kv", &ok, error);
-    r->rotated = number(f, "llama.rope.dimension_count", &ok, error);
-    ok = ok && gguf_get_float(f, "llama.rope.freq_base", &r->rope_base, error) &&
-         gguf_get_float(f, "llama.attention.layer_norm_rms_epsilon", &r->eps, error);
+    r->n_blocks = (size_t)number(r, "llama.block_count", &ok, error);
+    r->width = (size_t)number(r, "llama.embedding_length", &ok, error);
+    r->hidden = (size_t)number(r, "llama.feed_forward_length", &ok, error);
+    r->h_q = (size_t)number(r, "llama.attention.head_count", &ok, error);
+    r->h_kv = (size_t)number(r, "llama.attention.head_count_kv", &ok, error);
+    r->rotated = (size_t)number(r, "llama.rope.dimension_count", &ok, error);
+    r->rope_base = number(r, "llama.rope.freq_base", &ok, error);
+    r->eps = number(r, "llama.attention.layer_norm_rms_epsilon", &ok, error);
+    r->embedding = tensor(r, "token_embd.weight", r->width, 0, &ok, error);
+    r->output_norm = tensor(r, "output_norm.weight", r->width, 1, &ok, error);
     if (!ok) {
         return false;
     }
     r->d = r->width / r->h_q;
-    const gguf_tensor *embedding = gguf_find_tensor(f, "token_embd.weight");
-    r->vocab = embedding != NULL ? (size_t)embedding->dims[1] : 0;
-    r->embedding = tensor(f, "token_embd.weight", r->width, r->vocab, &ok, error);
-    r->output_norm = tensor(f, "output_norm.weight", r->width, 1, &ok, error);
-    r->output = gguf_find_tensor(f, "output.weight");
-    r->output = r->output != NULL ? r->output : r->embedding;
+    r->vocab = r->embedding.rows;
+    if (!reference_file_tensor(&r->file, "output.weight", &r->output)) {
+        r->output = r->embedding;
+    }
     r->blocks = calloc(r->n_blocks, sizeof *r->blocks);
     r->row = calloc(r->width > r->hidden ? r->width : r->hidden, sizeof(double));
     if (r->blocks == NULL || r->row == NULL) {
@@ -345,13 +292,13 @@ static bool load(reference *r, llm_error *error) {
     return ok;
 }
 
-reference *reference_create(const gguf_file *file, size_t max_tokens, llm_error *error) {
+reference *reference_create(const unsigned char *bytes, size_t max_tokens, llm_error *error) {
     reference *r = calloc(1, sizeof *r);
     if (r == NULL) {
         llm_fail(error, "out of memory");
         return NULL;
     }
-    r->file = file;
+    reference_file_open(&r->file, bytes);
     r->max_tokens = max_tokens;
     if (!load(r, error)) {
         reference_destroy(r);

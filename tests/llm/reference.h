@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The llama architecture in float64 and plain loops, read from the same GGUF file as the engine:
-// the standard that the engine's logits are compared with.  It shares the file reader with the
-// engine and nothing else; weights are turned into doubles row by row, here.
+// the standard that the engine's logits are compared with.  It shares nothing with the engine: the
+// file has a reader of its own (reference_file.h), which turns weights into doubles row by row.
 #ifndef BOLIDE_TESTS_LLM_REFERENCE_H
 #define BOLIDE_TESTS_LLM_REFERENCE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "../../examples/llm/gguf.h"
+#include "../../examples/llm/error.h"
 
 typedef struct reference reference;
 
-// The file must outlive the reference.  At most `max_tokens` tokens are remembered.
-reference *reference_create(const gguf_file *file, size_t max_tokens, llm_error *error);
+// The bytes of the file must outlive the reference.  At most `max_tokens` tokens are remembered.
+reference *reference_create(const unsigned char *bytes, size_t max_tokens, llm_error *error);
 void reference_destroy(reference *r);
 
 size_t reference_vocab(const reference *r);

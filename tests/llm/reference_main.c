@@ -53,7 +53,7 @@ static bool chat(const gguf_file *file, const char *prompt, size_t limit, llm_er
     tokenizer *t = tokenizer_create(file, error);
     bool ok = t != NULL && chat_encode(t, &message, 1, true, &ids, NULL, error);
     if (ok) {
-        r = reference_create(file, ids.count + limit, error);
+        r = reference_create(file->bytes, ids.count + limit, error);
         ok = r != NULL;
     }
     if (ok) {
@@ -79,7 +79,7 @@ static bool write_logits(const char *path, const double *logits, size_t n, size_
 
 static bool logits(const gguf_file *file, const char *path, char **words, size_t n,
                    llm_error *error) {
-    reference *r = reference_create(file, n, error);
+    reference *r = reference_create(file->bytes, n, error);
     int32_t *ids = calloc(n, sizeof *ids);
     double *rows = r != NULL ? malloc(n * reference_vocab(r) * sizeof *rows) : NULL;
     bool ok = ids != NULL && rows != NULL;

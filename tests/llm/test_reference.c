@@ -51,7 +51,7 @@ static void steps_equal_the_whole(void) {
         llm_error error = {""};
         build_llama(&b, &(build_llama_sizes){2, 64, 96, 4, 2, (uint32_t)types[i], 5});
         CHECK_MSG(gguf_open_memory(&file, b.bytes, b.size, &error), "%s", error.text);
-        reference *r = reference_create(&file, TOKENS, &error);
+        reference *r = reference_create(file.bytes, TOKENS, &error);
         CHECK_MSG(r != NULL, "%s", error.text);
         if (r != NULL) {
             check_steps(r, gguf_type_name(types[i]));
@@ -69,7 +69,7 @@ static bool answer(const gguf_file *file, const char *question, text_list *out, 
     token_list ids = {.count = 0};
     tokenizer *t = tokenizer_create(file, error);
     bool ok = t != NULL && chat_encode(t, &message, 1, true, &ids, NULL, error);
-    reference *r = ok ? reference_create(file, ids.count + LIMIT, error) : NULL;
+    reference *r = ok ? reference_create(file->bytes, ids.count + LIMIT, error) : NULL;
     double *logits = r != NULL ? malloc(reference_vocab(r) * sizeof *logits) : NULL;
     ok = logits != NULL && reference_forward(r, ids.ids, ids.count, 1, logits, error);
     for (int i = 0; ok && i < LIMIT; i++) {

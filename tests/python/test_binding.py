@@ -37,7 +37,8 @@ def test_given_output_and_strides(fw, rng, close):
     out = fw.tensor(np.full((9, 80), np.nan), "float32")
     w = fw.tensor(rng.standard_normal(64), "float32")
     assert RMS(wide[::2, 8:72], w, out[::2, 8:72], 0.5) is None
-    close(fw.numbers(out)[::2, 8:72], rms(fw.numbers(wide)[::2, 8:72], fw.numbers(w), 0.5), "float32")
+    expected = rms(fw.numbers(wide)[::2, 8:72], fw.numbers(w), 0.5)
+    close(fw.numbers(out)[::2, 8:72], expected, "float32")
     assert np.isnan(fw.numbers(out)[1::2]).all()
 
 
@@ -47,7 +48,7 @@ def test_errors_have_the_library_s_sentence(fw):
         RMS(x, fw.tensor(np.ones(3), "float32"), None, None)
     with pytest.raises(ValueError, match="rmsnorm: weight: dtype: expected f32; got f16"):
         RMS(x, fw.tensor(np.ones(8), "float16"), None, None)
-    with pytest.raises(ValueError, match="rmsnorm: eps: value: expected a number; got another type"):
+    with pytest.raises(ValueError, match="rmsnorm: eps: value: expected a number; got another"):
         RMS(x, fw.tensor(np.ones(8), "float32"), None, "much")
     with pytest.raises(ValueError, match="rmsnorm: weight"):
         RMS(x, None, None, None)

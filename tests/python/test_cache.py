@@ -40,7 +40,7 @@ def test_append(fw, rng, form, layout):
     k, k64 = drawn(fw, rng, (3, h, d), "float16")
     v, v64 = drawn(fw, rng, (3, h, d), "float16")
     cache = fw.tensor(np.zeros(shape), "float16")
-    indices, indptr = fw.tensor(np.array([5, 0, 3]), "int32"), fw.tensor(np.array([0, 2, 3]), "int32")
+    indices, indptr = (fw.tensor(np.array(a), "int32") for a in ([5, 0, 3], [0, 2, 3]))
     last = fw.tensor(np.array([page, 1]), "int32")
     ids = fw.tensor(np.array([0, 1, -1]), "int32")
     positions = fw.tensor(np.array([page, 0, 0]), "int32")
@@ -60,7 +60,7 @@ def test_append(fw, rng, form, layout):
 def test_append_mla(fw, rng):
     ckv, ckv64 = drawn(fw, rng, (1, 512), "bfloat16")
     kpe, kpe64 = drawn(fw, rng, (1, 64), "bfloat16")
-    caches = fw.tensor(np.zeros((2, 4, 512)), "bfloat16"), fw.tensor(np.zeros((2, 4, 64)), "bfloat16")
+    caches = [fw.tensor(np.zeros((2, 4, d)), "bfloat16") for d in (512, 64)]
     one = [fw.tensor(np.array(a), "int32") for a in ([0], [2], [1], [0, 1], [3])]
     bolide.append_paged_mla_kv_cache(ckv, kpe, one[0], one[1], *caches, *one[2:])
     assert (fw.numbers(caches[0])[1, 2] == ckv64[0]).all()
@@ -189,4 +189,6 @@ def test_products(fw, rng, close, out_dtype):
     bolide.gemm.tinygemm_bf16(a, w, out)
     close(fw.numbers(out), expected, out_dtype, 4)
     with pytest.raises(ValueError, match="mm_bf16: backend: expected one of"):
-        bolide.mm_bf16(a, w.T, backend="mkl")
+        bolide.mm_bf16(a, w.T, backend="mkl", skip_check=True)
+    assert bolide.mm_bf16.is_backend_supported("cublaslt", 90)
+    assert not bolide.mm_bf16.has_backend("mkl") and bolide.bmm_bf16.has_backend_choices()

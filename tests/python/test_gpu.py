@@ -26,7 +26,7 @@ def captured(call):
 
 
 def test_rmsnorm():
-    x, w = torch.randn(8, 4096, device="cuda").bfloat16(), torch.randn(4096, device="cuda").bfloat16()
+    x, w = (torch.randn(s, device="cuda").bfloat16() for s in ((8, 4096), (4096,)))
     out = torch.empty_like(x)
     graph = captured(lambda: bolide.rmsnorm(x, w, out=out))
     x.normal_()
@@ -82,7 +82,8 @@ def test_batch_decode_is_planned_again(as_tensor):
         torch.empty(max(sizes.pinned, 16), dtype=torch.uint8, pin_memory=True))
     plan = Plan(sizes.plan)
     PLAN(*given, workspace.address, plan.address, workspace.stream)
-    graph = captured(lambda: RUN(q, k, v, indices, scale, out, lse, workspace.address, plan.address))
+    graph = captured(
+        lambda: RUN(q, k, v, indices, scale, out, lse, workspace.address, plan.address))
     graph.replay()
     check(first, indptr, ids)
     for lengths in ([16, 17, 5, 1999], [1, 1, 1, 1]):

@@ -20,7 +20,7 @@ needs_gpu = pytest.mark.skipif(len(DEVICES) == 1, reason="no GPU")
 
 @pytest.fixture(params=["direct", "packed"])
 def path(request, monkeypatch):
-    """Both ways of a tensor into the binding: as it is, and as bytes for older versions of torch."""
+    """Both ways of a tensor into the binding: as it is, and as bytes for older torch."""
     if request.param == "packed":
         monkeypatch.setattr(_binding, "_direct", set())
     elif not _library.torch_is_direct:
@@ -54,7 +54,8 @@ def test_fp8_passes(path, dtype):
     got = bolide.single_decode_with_kv_cache(q, k, k, k_scale=0.5)
     k32 = k.float().repeat_interleave(2, 1)
     p = torch.softmax(torch.einsum("hd,shd->hs", q.float(), k32) / 16, -1)
-    torch.testing.assert_close(got.float(), torch.einsum("hs,shd->hd", p, k32), rtol=1e-2, atol=1e-2)
+    expected = torch.einsum("hs,shd->hd", p, k32)
+    torch.testing.assert_close(got.float(), expected, rtol=1e-2, atol=1e-2)
 
 
 @pytest.mark.skipif(not hasattr(torch, "uint64"), reason="this torch has no uint64")
@@ -125,13 +126,17 @@ def calls():
         "silu": (lambda x: bolide.silu_and_mul(x), (x,)),
         "decode": (lambda q, k: bolide.single_decode_with_kv_cache(
             q[0], k, k, k_scale=0.5, return_lse=True), (q, kv)),
-        "prefill": (lambda q, k: bolide.single_prefill_with_kv_cache(q, k, k, causal=True), (q, kv)),
+        "prefill": (lambda q, k: bolide.single_prefill_with_kv_cache(q, k, k, causal=True),
+                    (q, kv)),
         "mm": (lambda x: bolide.mm_bf16(x, x.T, out_dtype=torch.float32), (x,)),
         "softmax": (lambda p: bolide.softmax(p, 0.5), (probs,)),
         "sample": (lambda p, s: bolide.top_k_top_p_sampling_from_probs(
             p, 9, 0.9, seed=s, offset=s, return_valid=True), (probs, one)),
         "top_k": (lambda p: bolide.top_k(p, 5, sorted=True), (probs,)),
         "merge": (lambda q: bolide.merge_state(q, q[..., 0].float(), q, q[..., 1].float()), (q,)),
+        "append": (lambda k, i: (lambda c: (bolide.append_paged_kv_cache(
+            k, k, i * 0, i, c, i, i[:2] * 6, i[:1] + 1), c)[1])(
+                torch.zeros(6, 2, 1, 2, 64, dtype=torch.float16)), (k, ids)),
         "packbits": (lambda p: bolide.packbits(p.flatten() > 0.01, "little"), (probs,)),
     }
 

@@ -106,9 +106,17 @@ def test_decode_forms_of_the_cache(fw, rng, close):
 def test_decode_with_block_tables(fw, rng, close):
     need(fw, "batch_decode")
     b = Batch(fw, rng, [1] * 5, LENS)
+    plan = (b.last, 4, 2, 64, 4)
     for lens in (None, b.lens):
-        w = decode(b, block_tables=b.table(), seq_lens=lens)
+        w = DECODE(b.workspace())
+        w.plan(b.indptr, None, *plan, q_data_type="float32", block_tables=b.table(), seq_lens=lens)
         b.check(close, w.run(b.q, b.cache, return_lse=True), b.expected())
+        w = DECODE(b.workspace(), backend="trtllm-gen")
+        w.plan(b.indptr, b.index([]), *plan, q_data_type="float32", block_tables=b.table(),
+               seq_lens=lens)
+        b.check(close, w.run(b.q, b.cache, return_lse=True), b.expected())
+    w = decode(b, block_tables=b.table())
+    b.check(close, w.run(b.q, b.cache), b.expected())
     w = decode(b, seq_lens=b.lens.reshape(5, 1, 1, 1))
     b.check(close, w.run(b.q, b.cache), b.expected())
 
@@ -263,6 +271,11 @@ def test_paged_lengths(fw, rng, close):
                   {"block_tables": b.table()}, {"seq_lens_q": b.lens_q}):
         w = paged(b, causal=True, **given)
         b.check(close, w.run(b.q, b.cache, return_lse=True), b.expected(causal=True))
+        if "block_tables" in given:
+            w = PAGED(b.workspace())
+            w.plan(b.qo, b.indptr, None, b.last, 4, 2, 64, 4, causal=True, q_data_type="float32",
+                   **given)
+            b.check(close, w.run(b.q, b.cache, return_lse=True), b.expected(causal=True))
     with pytest.raises(ValueError, match="max_token_per_sequence: value: expected at least 17"):
         paged(b, max_token_per_sequence=16)
 

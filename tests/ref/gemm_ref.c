@@ -148,7 +148,7 @@ static double bias_at(const ref_call *c, int64_t col) {
 }
 
 /* The rounding of 32 activations, step by step in float32 as the header defines it. */
-static float quantize(const double *x, int64_t *q) {
+static float quantize(const double *x, float largest, int64_t *q) {
     float max = 0;
     int finite = 1;
     for (int i = 0; i < 32; i++) {
@@ -157,11 +157,12 @@ static float quantize(const double *x, int64_t *q) {
     }
     const int usable = finite && max >= ldexpf(1, -110);
     for (int i = 0; i < 32; i++)
-        q[i] = usable ? (int64_t)nearbyintf((float)x[i] * (127.0f / max)) : 0;
-    return usable ? max / 127.0f : finite ? 0.0f : NAN;
+        q[i] = usable ? (int64_t)nearbyintf((float)x[i] * (largest / max)) : 0;
+    return usable ? max / largest : finite ? 0.0f : NAN;
 }
 
-static double int8_product(const ref_call *c, const double *x, int64_t k, int64_t col) {
+static double rounded_product(const ref_call *c, const double *x, float largest, int64_t k,
+                              int64_t col) {
     const ref_tensor *w = ref_in(c, "weight");
     const int64_t format = ref_i64(c, "format");
     const int64_t *b = w->i64 + col * w->shape[1];
@@ -169,7 +170,7 @@ static double int8_product(const ref_call *c, const double *x, int64_t k, int64_
     for (int64_t block = 0; block < k / 32; block++) {
         int64_t q[32], dot = 0, total = 0;
         double d, m;
-        const double scale = (double)quantize(x + 32 * block, q);
+        const double scale = (double)quantize(x + 32 * block, largest, q);
         for (int64_t i = 0; i < 32; i++) {
             dot += number_of(b + block * block_bytes(format), format, i, &d, &m) * q[i];
             total += q[i];
@@ -188,7 +189,9 @@ static void mm_block_quant_ref(const ref_call *c, int64_t row) {
     for (int64_t j = 0; j < n; j++) {
         double sum = 0;
         if (ref_is(c, "compute", "int8"))
-            sum = int8_product(c, x->f64 + row * k, k, j);
+            sum = rounded_product(c, x->f64 + row * k, 127, k, j);
+        else if (ref_is(c, "compute", "int16"))
+            sum = rounded_product(c, x->f64 + row * k, 32512, k, j);
         else
             for (int64_t i = 0; i < k; i++)
                 sum += x->f64[row * k + i] * weight_at(c, j, i);

@@ -154,6 +154,13 @@ class Planned:
         if grown:
             self._set_workspace()
 
+    def _tables(self, block_tables: Any, indices: Any) -> Any:
+        """The block tables of a plan, where they are what is read: with the backends of FlashInfer
+        that read them, or without a list of pages. Else both name the same pages."""
+        if indices is None or self._backend in ("trtllm-gen", "cudnn"):
+            return block_tables
+        return None
+
     # ---- plans ------------------------------------------------------------------------------
 
     @property

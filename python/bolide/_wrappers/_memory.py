@@ -74,6 +74,21 @@ def int32s(values: Any, like: Any) -> Any:
     return numpy.array(values, dtype=numpy.int32)
 
 
+_cache_buf: dict[tuple[str, Any], Any] = {}
+
+
+def _ceil_pow2(x: int) -> int:
+    return 1 << max(x - 1, 0).bit_length()
+
+
+def _get_range_buf(seq_len: int, device: Any) -> Any:
+    """0, 1, 2, … in int32, out of a cache that engines look into. Its keys are FlashInfer's."""
+    key = (f"range_{_ceil_pow2(seq_len)}", device)
+    if key not in _cache_buf:
+        _cache_buf[key] = torch.arange(_ceil_pow2(seq_len), dtype=torch.int32, device=device)
+    return _cache_buf[key][:seq_len]
+
+
 def pinned(size: int) -> Any:
     """Bytes on the host that a GPU reads without help."""
     return torch.empty(size, dtype=torch.uint8, pin_memory=True)

@@ -199,9 +199,13 @@ class BatchAttentionWithAttentionSinkWrapper(BatchPrefillWithPagedKVCacheWrapper
                              f"them; got {len(args)} more arguments")
         if args:
             sinks = args[0]
+        planned = self._sm_scale
         if len(args) == 2:
             self._sm_scale = args[1]
-        return super().run(
-            q, paged_kv_cache, q_scale=q_scale, k_scale=k_scale, v_scale=v_scale, out=out, lse=lse,
-            return_lse=return_lse, window_left=window_left, sinks=sinks, kv_cache_sf=kv_cache_sf,
-            uses_spcompress=uses_spcompress)
+        try:
+            return super().run(
+                q, paged_kv_cache, q_scale=q_scale, k_scale=k_scale, v_scale=v_scale, out=out,
+                lse=lse, return_lse=return_lse, window_left=window_left, sinks=sinks,
+                kv_cache_sf=kv_cache_sf, uses_spcompress=uses_spcompress)
+        finally:
+            self._sm_scale = planned

@@ -166,6 +166,7 @@ class BatchDecodeWithPagedKVCacheWrapper(Planned):
         arguments = self._plan_arguments(
             num_qo_heads, num_kv_heads, head_dim, page_size, q_data_type, kv_data_type, o_data_type,
             data_type, fixed_split_size, disable_split_kv, q_len_per_req)
+        block_tables = self._tables(block_tables, indices)
         arguments.update(self._lengths(indptr, last_page_len, block_tables, seq_lens, page_size))
         sizes = self._sizes({**arguments, "kv_layout": self._kv_layout, "window_left": window_left,
                              "pos_encoding_mode": pos_encoding_mode})
@@ -199,8 +200,8 @@ class BatchDecodeWithPagedKVCacheWrapper(Planned):
         :param q_data_type: float16, bfloat16, float32 or fp8; kv_data_type is like it by default,
             o_data_type, too, and bfloat16 for fp8. data_type is an older name for the first two.
         :param sm_scale: ``1 / sqrt(head_dim)`` by default.
-        :param block_tables: ``[b, m]`` int32, page ids by request, in the place of indptr and
-            indices.
+        :param block_tables: ``[b, m]`` int32, page ids by request. They are read with the backend
+            "trtllm-gen" or where indices is None; else indices names the same pages.
         :param seq_lens: ``[b]`` int32, keys of each request, in the place of last_page_len.
         :param fixed_split_size: pages of a piece; a request then has the same bits in any batch.
         :param disable_split_kv: one piece a request.
@@ -213,6 +214,7 @@ class BatchDecodeWithPagedKVCacheWrapper(Planned):
         arguments = self._plan_arguments(
             num_qo_heads, num_kv_heads, head_dim, page_size, q_data_type, kv_data_type, o_data_type,
             data_type, fixed_split_size, disable_split_kv, q_len_per_req)
+        block_tables = self._tables(block_tables, indices)
         arguments.update(self._lengths(indptr, last_page_len, block_tables, seq_lens, page_size))
         self._check_graph(arguments, indices if block_tables is None else None)
         self._make_first_plan(arguments, options_of(

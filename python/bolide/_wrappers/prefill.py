@@ -249,6 +249,7 @@ class BatchPrefillWithPagedKVCacheWrapper(Prefill):
             num_qo_heads, num_kv_heads, head_dim_qk, head_dim_vo, q_data_type, kv_data_type,
             o_data_type, fixed_split_size, disable_split_kv, max_token_per_sequence,
             max_sequence_kv, masked)
+        block_tables = self._tables(block_tables, paged_kv_indices)
         lengths, _, _ = self._lengths(qo_indptr, paged_kv_indptr, paged_kv_last_page_len, seq_lens,
                                       seq_lens_q, block_tables, page_size)
         arguments.update(lengths)
@@ -304,7 +305,8 @@ class BatchPrefillWithPagedKVCacheWrapper(Prefill):
             places in the items behind it, 0 a delimiter. :param max_item_len_ptr: ``[b]`` uint16.
         :param seq_lens: ``[b]`` int32, keys, in the place of paged_kv_last_page_len.
         :param seq_lens_q: ``[b]`` int32, rows, where qo_indptr leaves more.
-        :param block_tables: ``[b, m]`` int32, page ids by request, in the place of the list of
+        :param block_tables: ``[b, m]`` int32, page ids by request. They are read with the backends
+            "trtllm-gen" and "cudnn" or where paged_kv_indices is None; else both name the same
             pages.
         :param max_token_per_sequence: with max_sequence_kv a bound; longer requests are refused.
         :param fixed_split_size: pages of a piece; a request then has the same bits in any batch.
@@ -316,6 +318,7 @@ class BatchPrefillWithPagedKVCacheWrapper(Prefill):
             num_qo_heads, num_kv_heads, head_dim_qk, head_dim_vo, q_data_type, kv_data_type,
             o_data_type, fixed_split_size, disable_split_kv, max_token_per_sequence,
             max_sequence_kv, masked)
+        block_tables = self._tables(block_tables, paged_kv_indices)
         lengths, q_lens, kv_lens = self._lengths(
             qo_indptr, paged_kv_indptr, paged_kv_last_page_len, seq_lens, seq_lens_q, block_tables,
             page_size)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What flows through a pipeline: a tensor, and whether it holds logits, probabilities or samples."""
+"""What flows through a pipeline: a tensor of logits, of probabilities or of samples."""
 
 from __future__ import annotations
 

@@ -17,7 +17,8 @@ _segments = operator("segment_packbits", "x indptr bitorder out out_indptr")
 def packbits(x: Tensor, bitorder: str = "big") -> Tensor:
     """Eight elements to a byte; an element other than 0 is a 1.
 
-    :param x: ``[n]`` bool or uint8. :param bitorder: "big" has the first element in the highest bit.
+    :param x: ``[n]`` bool or uint8.
+    :param bitorder: "big" has the first element in the highest bit.
     :returns: ``[ceil(n / 8)]`` uint8.
     """
     return _pack(x, bitorder, None)

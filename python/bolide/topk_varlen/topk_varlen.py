@@ -23,7 +23,8 @@ def top_k_varlen(
 ) -> Union[Tensor, Tuple[Tensor, Tensor]]:
     """The top_k largest of each row up to its request's length.
 
-    :param seq_lens: ``[n / next_n]`` int32. :param next_n: rows of a request.
+    :param seq_lens: ``[n / next_n]`` int32.
+    :param next_n: rows of a request.
     :param compress_ratio: tokens that one element stands for.
     :param workspace: not needed; a given one is left alone.
     :returns: indices ``[n, top_k]`` int32, -1 behind the last; with return_values also the values.

@@ -25,6 +25,6 @@ def rms_norm(x: Tensor, weight: Tensor, out: Tensor, eps: float, in_scale: Optio
 def rms_norm_add_residual(x: Tensor, residual: Tensor, weight: Tensor, eps: float,
                           x_out: Optional[Tensor] = None, x_in_scale: Optional[Tensor] = None,
                           x_out_scale: Optional[Tensor] = None) -> None:
-    """``residual += x * x_in_scale`` in place, then ``x_out = rmsnorm(residual, weight) * x_out_scale``;
-    x_out is x itself if it is not given."""
+    """``residual += x * x_in_scale`` in place, then
+    ``x_out = rmsnorm(residual, weight) * x_out_scale``; x_out is x itself if it is not given."""
     _add(x, residual, weight, x if x_out is None else x_out, eps, x_in_scale, x_out_scale)

@@ -46,10 +46,13 @@ enum {
     BOLIDE__DOT_FEW = 4    /* up to so many rows of m, weights are not unpacked to memory */
 };
 
-/* Products of 8-bit activations with blocks. kb = k / 32. */
+/* Products of activations in one plane of bytes, or in two for 16 bits, with blocks. kb = k / 32.
+ */
 typedef struct bolide__int8_params {
     const void *input; /* [m, k] */
-    int8_t *q;         /* [m, k]: input / scale, written by quantize_rows like the next three */
+    int8_t *q;         /* [planes, m, k]: input / scale, by quantize_rows like the next three */
+    int64_t planes;    /* 1: q; 2: high, low with q = 255 high + low */
+    int64_t plane;     /* m * k */
     float *scale;      /* [m, kb] */
     float *sum;        /* [m, kb]: scale * (sum of q) */
     int32_t *offset;   /* [m, kb]: (sum of q) * taken_off */
@@ -60,7 +63,7 @@ typedef struct bolide__int8_params {
     int64_t m, n, kb;
     int64_t m_pieces;  /* chunks of BOLIDE__INT8_ROWS rows of m */
     int64_t taken_off; /* from each weight as it is multiplied: 8 for q4_0 */
-    int vnni;          /* the chip has it and m > 1: q8_0 is multiplied as w + 128 */
+    int vnni;          /* the chip has it: q8_0 is multiplied as w + 128 */
     bolide__gemm_out out;
 } bolide__int8_params;
 

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Front of mm_block_quant. Two kernels serve it: products in f32 (mm_dot_cpu.c), for every format,
-// and products of 8-bit integers (mm_int8_cpu.c) for the block formats. The workspace holds the
-// activations in the form that the kernel reads:
+// and products of 8-bit or 16-bit integers (mm_int8_cpu.c) for the block formats. The workspace
+// holds the activations in the form that the kernel reads:
 //
 //     f32    [m, pad(k, 32)] f32; nothing if f32 rows of a multiple of 32 can be read in place
 //     int8   q [m, k] i8 · scale [m, k/32] f32 · sum [m, k/32] f32 · offset [m, k/32] i32
+//     int16  the same with two planes of q
 
 #include <bolide/gemm.h>
 
@@ -23,12 +24,12 @@ static const bolide_param block_quant_rows[] = {
     BOLIDE_OUT(A, out, "m n", FLOATS, "input times the transposed weight"),
     BOLIDE_ENUM_ROW(A, format, "f32 f16 bf16 q4_0 q4_1 q8_0", BOLIDE_NO_INT,
                     "how the weight is stored"),
-    BOLIDE_ENUM_ROW(A, compute, "f32 int8", 0, "arithmetic of the products"),
+    BOLIDE_ENUM_ROW(A, compute, "f32 int8 int16", 0, "arithmetic of the products"),
     BOLIDE_WORKSPACE_ROW(A, workspace, "scratch for the activations", .flags = BOLIDE_OPTIONAL),
 };
 #undef A
 
-enum { COMPUTE_F32, COMPUTE_INT8 };
+enum { COMPUTE_F32, COMPUTE_INT8, COMPUTE_INT16 };
 
 static bool is_dense(int64_t format) {
     return format <= BOLIDE_WEIGHT_BF16;
@@ -49,9 +50,10 @@ static bolide_status block_quant_check(const bolide__call *call) {
                                bolide__text("rows of %lld bytes for %lld numbers as %s",
                                             (long long)bytes, (long long)k, format),
                                "%lld", (long long)a->weight->shape[1]);
-    if (is_dense(a->format) && a->compute == COMPUTE_INT8)
+    if (is_dense(a->format) && a->compute != COMPUTE_F32)
         return BOLIDE_FAIL_ARG(call, "compute", "value",
-                               bolide__text("f32 for a weight stored as %s", format), "int8");
+                               bolide__text("f32 for a weight stored as %s", format), "%s",
+                               a->compute == COMPUTE_INT8 ? "int8" : "int16");
     return BOLIDE_OK;
 }
 
@@ -86,10 +88,15 @@ static bolide_status run_f32(const bolide__call *call, bolide__carver *c) {
 /* ---- int8 --------------------------------------------------------------------------------- */
 
 static void carve_int8(bolide__carver *c, bolide__int8_params *p) {
-    p->q = bolide__carve(c, p->m, p->kb * 32);
+    p->plane = p->m * p->kb * 32;
+    p->q = bolide__carve(c, p->planes, p->plane);
     p->scale = bolide__carve(c, p->m, p->kb * (int64_t)sizeof *p->scale);
     p->sum = bolide__carve(c, p->m, p->kb * (int64_t)sizeof *p->sum);
     p->offset = bolide__carve(c, p->m, p->kb * (int64_t)sizeof *p->offset);
+}
+
+static int64_t planes_of(const bolide_mm_block_quant_args *a) {
+    return a->compute == COMPUTE_INT16 ? 2 : 1;
 }
 
 static bolide_status run_int8(const bolide__call *call, bolide__carver *c) {
@@ -104,8 +111,8 @@ static bolide_status run_int8(const bolide__call *call, bolide__carver *c) {
         .m = a->input->shape[0],
         .n = a->weight->shape[0],
         .kb = a->input->shape[1] / 32,
-        .vnni = a->input->shape[0] > 1 && bolide__cpu_isa() == BOLIDE__AVX512 &&
-                bolide__cpu_features_get()->avx512_vnni,
+        .planes = planes_of(a),
+        .vnni = bolide__cpu_isa() == BOLIDE__AVX512 && bolide__cpu_features_get()->avx512_vnni,
         .out = bolide__gemm_results(a->out, a->bias),
     };
     p.taken_off = a->format == BOLIDE_WEIGHT_Q4_0             ? 8
@@ -128,13 +135,13 @@ static bolide_status block_quant_workspace(const bolide__call *call, bolide_size
     const bolide_mm_block_quant_args *a = call->args;
     const int64_t m = a->input->shape[0], k = a->input->shape[1];
     bolide__carver c = bolide__carve_begin(NULL, 0);
-    bolide__int8_params p = {.m = m, .kb = k / 32};
+    bolide__int8_params p = {.m = m, .kb = k / 32, .planes = planes_of(a)};
     if (m == 0 || k == 0 || a->weight->shape[0] == 0)
         return BOLIDE_OK;
-    if (a->compute == COMPUTE_INT8)
-        carve_int8(&c, &p);
-    else
+    if (a->compute == COMPUTE_F32)
         (void)carve_f32(&c, a->input);
+    else
+        carve_int8(&c, &p);
     sizes->device_bytes = c.used;
     return BOLIDE_OK;
 }
@@ -144,7 +151,7 @@ static bolide_status block_quant_cpu(const bolide__call *call) {
     static const bolide_workspace none = {0};
     const bolide_workspace *w = a->workspace ? a->workspace : &none;
     bolide__carver c = bolide__carve_begin(w->device, w->device_bytes);
-    return a->compute == COMPUTE_INT8 ? run_int8(call, &c) : run_f32(call, &c);
+    return a->compute == COMPUTE_F32 ? run_f32(call, &c) : run_int8(call, &c);
 }
 
 const bolide_op bolide_op_mm_block_quant = {

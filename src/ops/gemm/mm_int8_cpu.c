@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Products of activations rounded to 8 bits with quantised weights. The sum of a block of 32
-// products is an exact integer s; an output element is one chain over the blocks in order:
+// Products of activations rounded to 8 or 16 bits with quantised weights. 16 bits are two planes of
+// bytes, q = 255 high + low. The sum of a block of 32 products is an exact integer s; an output
+// element is one chain over the blocks in order:
 //
 //     acc = fma(s, d * scale, acc)                    d, min: of the weight's block
 //     acc = fma(min, scale * (sum of q), acc)         q4_1 only
@@ -22,21 +23,34 @@ enum {
 
 /* ---- activations -------------------------------------------------------------------------- */
 
-/* Below this a block counts as 0: 127 / max would overflow long before max is 0. */
+/* Below this a block counts as 0: largest / max would overflow long before max is 0. */
 static const float least = 0x1p-110f;
+
+/* 16 of a block: all of q in one plane, or high and low in two. 255 is odd, so no q lies halfway
+ * between two multiples of it, and |low| <= 127. */
+BOLIDE_INLINE void store_rounded(const bolide__int8_params *p, int8_t *to, i32x16 q) {
+    if (p->planes == 1) {
+        u8_store(to, q);
+        return;
+    }
+    const i32x16 high = f32_to_i32_round(f32_mul(i32_to_f32(q), f32_set(1.0f / 255)));
+    u8_store(to, high);
+    u8_store(to + p->plane, i32_sub(q, i32_sub(i32_shl(high, 8), high)));
+}
 
 BOLIDE_INLINE void quantize_block(const bolide__int8_params *p, const void *x, int64_t dtype,
                                   int64_t row, int64_t block) {
     const f32x16 a = load16(x, dtype), b = load16(dtype_at(x, dtype, 16), dtype);
     const float max = f32_hmax(f32_max_nan(f32_abs(a), f32_abs(b)));
+    const float largest = p->planes == 1 ? 127.0f : 255.0f * 127 + 127;
     const bool usable = max >= least && max <= 3.4028234e38f;
-    const f32x16 inverse = f32_set(usable ? 127.0f / max : 0.0f);
+    const f32x16 inverse = f32_set(usable ? largest / max : 0.0f);
     const i32x16 qa = usable ? f32_to_i32_round(f32_mul(a, inverse)) : i32_zero();
     const i32x16 qb = usable ? f32_to_i32_round(f32_mul(b, inverse)) : i32_zero();
     int8_t *q = p->q + (row * p->kb + block) * BLOCK_SIZE;
-    u8_store(q, qa);
-    u8_store(q + 16, qb);
-    const float scale = usable ? max / 127.0f : max < least ? 0.0f : NAN;
+    store_rounded(p, q, qa);
+    store_rounded(p, q + 16, qb);
+    const float scale = usable ? max / largest : max < least ? 0.0f : NAN;
     const float sum = f32_sum(i32_to_f32(i32_add(qa, qb))); /* exact */
     p->scale[row * p->kb + block] = scale;
     p->sum[row * p->kb + block] = scale * sum;
@@ -131,7 +145,8 @@ BOLIDE_INLINE f32x16 add_block(const bolide__int8_params *p, int64_t at, f32x16 
 
 /* ---- one row of activations --------------------------------------------------------------- */
 
-BOLIDE_INLINE void vector_strip(const bolide__int8_params *p, int64_t col, int64_t format) {
+BOLIDE_INLINE void vector_strip(const bolide__int8_params *p, int64_t col, int64_t format,
+                                int planes, int vnni) {
     const layout l = layout_of(format);
     const strip s = find_strip(p, col);
     const uint8_t *here = p->weight + col * p->weight_n;
@@ -140,7 +155,8 @@ BOLIDE_INLINE void vector_strip(const bolide__int8_params *p, int64_t col, int64
         const int64_t at = b * l.bytes;
         gemm_fetch_ahead(here + at * PANEL_ROWS, l.bytes * PANEL_ROWS);
         const i32x16 head = block_heads(&s.rows, at);
-        const i32x16 sum = block_dot_rows(&s.rows, at + l.first, p->q + b * BLOCK_SIZE, l.kind);
+        const i32x16 sum = block_dot_rows(&s.rows, at + l.first, p->q + b * BLOCK_SIZE, p->plane,
+                                          planes, l.kind, vnni);
         const f32x16 min = l.has_min ? f16_of_lanes(i32_shr(head, 16)) : f32_zero();
         acc = add_block(p, b, acc, sum, f16_of_lanes(head), min, l.has_min);
     }
@@ -166,10 +182,24 @@ BOLIDE_INLINE void fill_panel(panel *to, const block_rows *rows, int64_t block, 
     }
 }
 
+/* Blocks of `count` rows of activations with one of the panel. */
+BOLIDE_INLINE void panel_products(const bolide__int8_params *p, const uint8_t *w,
+                                  const int8_t *const *x, int64_t offset, int count, int kind,
+                                  int planes, int vnni, i32x16 *sum) {
+    panel_dot(w, x, offset, count, kind, vnni, sum);
+    if (planes == 1)
+        return;
+    i32x16 low[ROWS];
+    panel_dot(w, x, p->plane + offset, count, kind, vnni, low);
+    BOLIDE_UNROLL
+    for (int i = 0; i < count; i++)
+        sum[i] = i32_add(i32_sub(i32_shl(sum[i], 8), sum[i]), low[i]);
+}
+
 /* acc[i] takes the panel's blocks for `count` rows of activations from `first` on. */
 BOLIDE_INLINE void panel_tile(const bolide__int8_params *p, const panel *w, int64_t first,
-                              int64_t block, int64_t blocks, int count, layout l, int vnni,
-                              float (*acc)[PANEL_ROWS]) {
+                              int64_t block, int64_t blocks, int count, layout l, int planes,
+                              int vnni, float (*acc)[PANEL_ROWS]) {
     const int8_t *x[ROWS];
     f32x16 s[ROWS];
     BOLIDE_UNROLL
@@ -179,7 +209,7 @@ BOLIDE_INLINE void panel_tile(const bolide__int8_params *p, const panel *w, int6
     }
     for (int64_t b = 0; b < blocks; b++) {
         i32x16 sum[ROWS];
-        panel_dot(w->w[b], x, b * BLOCK_SIZE, count, l.kind, vnni, sum);
+        panel_products(p, w->w[b], x, b * BLOCK_SIZE, count, l.kind, planes, vnni, sum);
         const f32x16 d = f32_load(w->d[b]), min = l.has_min ? f32_load(w->min[b]) : f32_zero();
         BOLIDE_UNROLL
         for (int i = 0; i < count; i++)
@@ -191,7 +221,7 @@ BOLIDE_INLINE void panel_tile(const bolide__int8_params *p, const panel *w, int6
 }
 
 BOLIDE_INLINE void matrix_strip(const bolide__int8_params *p, int64_t col, int64_t first,
-                                int64_t count, int64_t format, int vnni) {
+                                int64_t count, int64_t format, int planes, int vnni) {
     const layout l = layout_of(format);
     const strip s = find_strip(p, col);
     float acc[BOLIDE__INT8_ROWS][PANEL_ROWS];
@@ -202,9 +232,9 @@ BOLIDE_INLINE void matrix_strip(const bolide__int8_params *p, int64_t col, int64
         fill_panel(&w, &s.rows, block, blocks, l, vnni);
         int64_t i = 0;
         for (; i + ROWS <= count; i += ROWS)
-            panel_tile(p, &w, first + i, block, blocks, ROWS, l, vnni, acc + i);
+            panel_tile(p, &w, first + i, block, blocks, ROWS, l, planes, vnni, acc + i);
         for (; i < count; i++)
-            panel_tile(p, &w, first + i, block, blocks, 1, l, vnni, acc + i);
+            panel_tile(p, &w, first + i, block, blocks, 1, l, planes, vnni, acc + i);
     }
     for (int64_t i = 0; i < count; i++)
         store_strip(p, first + i, &s, f32_load(acc[i]));
@@ -212,23 +242,32 @@ BOLIDE_INLINE void matrix_strip(const bolide__int8_params *p, int64_t col, int64
 
 /* ---- pieces ------------------------------------------------------------------------------- */
 
-BOLIDE_INLINE void piece(const bolide__int8_params *p, int64_t item, int64_t format, int vnni) {
+BOLIDE_INLINE void piece(const bolide__int8_params *p, int64_t item, int64_t format, int planes,
+                         int vnni) {
     const int64_t col = item / p->m_pieces * BOLIDE__INT8_COLS;
     const int64_t first = item % p->m_pieces * BOLIDE__INT8_ROWS;
     const int64_t left = p->m - first, count = left < BOLIDE__INT8_ROWS ? left : BOLIDE__INT8_ROWS;
     if (p->m == 1)
-        vector_strip(p, col, format);
+        vector_strip(p, col, format, planes, vnni);
     else
-        matrix_strip(p, col, first, count, format, vnni);
+        matrix_strip(p, col, first, count, format, planes, vnni);
 }
 
-BOLIDE_INLINE void piece_of_format(const bolide__int8_params *p, int64_t item, int vnni) {
+BOLIDE_INLINE void piece_of_format(const bolide__int8_params *p, int64_t item, int planes,
+                                   int vnni) {
     if (p->format == BOLIDE_WEIGHT_Q4_1)
-        piece(p, item, BOLIDE_WEIGHT_Q4_1, vnni);
+        piece(p, item, BOLIDE_WEIGHT_Q4_1, planes, vnni);
     else if (p->format == BOLIDE_WEIGHT_Q4_0)
-        piece(p, item, BOLIDE_WEIGHT_Q4_0, vnni);
+        piece(p, item, BOLIDE_WEIGHT_Q4_0, planes, vnni);
     else
-        piece(p, item, BOLIDE_WEIGHT_Q8_0, vnni);
+        piece(p, item, BOLIDE_WEIGHT_Q8_0, planes, vnni);
+}
+
+BOLIDE_INLINE void piece_of_planes(const bolide__int8_params *p, int64_t item, int vnni) {
+    if (p->planes == 1)
+        piece_of_format(p, item, 1, vnni);
+    else
+        piece_of_format(p, item, 2, vnni);
 }
 
 void BOLIDE_ISA(int8_pieces)(void *arg, int64_t begin, int64_t end, int worker) {
@@ -237,10 +276,10 @@ void BOLIDE_ISA(int8_pieces)(void *arg, int64_t begin, int64_t end, int worker) 
     for (int64_t item = begin; item < end; item++) {
 #if defined(BOLIDE_ISA_AVX512)
         if (p->vnni) {
-            piece_of_format(p, item, 1);
+            piece_of_planes(p, item, 1);
             continue;
         }
 #endif
-        piece_of_format(p, item, 0);
+        piece_of_planes(p, item, 0);
     }
 }

@@ -1,0 +1,347 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Continuous batching: what a request writes does not depend, in a single bit of its logits, on the
+// requests beside it, the size of pages, the number of threads, or on where its beginning is
+// stored; pages come back; the sampling options do what they say.  The real model answers several
+// questions alone and all of them together; small random models serve for the rest.
+#include <stdlib.h>
+#include <string.h>
+
+#include "../../examples/llm/chat.h"
+#include "../../examples/llm/engine.h"
+#include "gguf_builder.h"
+#include "harness.h"
+
+// ---- answers -------------------------------------------------------------------------------
+
+enum { MAX_REQUESTS = 16, MAX_NEW = 64 };
+
+// What a request wrote, and a hash of the bits of all its logits.
+typedef struct {
+    int64_t number;
+    size_t count, limit;
+    int32_t ids[MAX_NEW];
+    uint64_t bits;
+} answer;
+
+typedef struct {
+    llm_engine *engine;
+    size_t vocab, n;
+    answer *answers;
+} audience;
+
+static uint64_t hash(uint64_t h, const void *data, size_t bytes) {
+    const unsigned char *p = data;
+    for (size_t i = 0; i < bytes; i++) {
+        h = (h ^ p[i]) * 0x100000001b3u;
+    }
+    return h;
+}
+
+static bool hear(void *arg, int64_t request, int32_t token) {
+    audience *a = arg;
+    for (size_t i = 0; i < a->n; i++) {
+        answer *to = &a->answers[i];
+        if (to->number == request && to->count < to->limit) {
+            const float *logits = llm_engine_logits(a->engine, request);
+            CHECK(logits != NULL);
+            to->ids[to->count++] = token;
+            to->bits = hash(to->bits, logits, logits != NULL ? a->vocab * sizeof *logits : 0);
+            return to->count < to->limit;
+        }
+    }
+    CHECK_MSG(false, "a token of request %lld, which is none", (long long)request);
+    return false;
+}
+
+// Runs n prompts; every `apart` steps one joins.
+static void run(const llm_model *model, const llm_settings *settings, const token_list *shared,
+                const token_list *prompts, const llm_sampler *sampler, size_t n, size_t apart,
+                answer *answers) {
+    llm_error error = {""};
+    llm_settings own = *settings;
+    own.max_requests = (int64_t)n;
+    own.max_tokens = (int64_t)(shared != NULL ? shared->count : 0);
+    for (size_t i = 0; i < n; i++) {
+        own.max_tokens += (int64_t)(prompts[i].count + answers[i].limit);
+        answers[i] = (answer){.number = -1, .limit = answers[i].limit};
+    }
+    llm_engine *e = llm_engine_create(model, &own, &error);
+    CHECK_MSG(e != NULL, "%s", error.text);
+    audience a = {.engine = e, .vocab = (size_t)model->vocab, .n = n, .answers = answers};
+    bool ok =
+        e != NULL && (shared == NULL || llm_engine_share(e, shared->ids, shared->count, &error));
+    int64_t before = 0, after = 0, all;
+    if (ok) {
+        llm_engine_pages(e, &before, &all);
+    }
+    size_t joined = 0;
+    bool busy = true;
+    for (size_t step = 0; ok && (busy || joined < n); step++) {
+        while (ok && joined < n && step >= joined * apart) {
+            answers[joined].number =
+                llm_engine_add(e, prompts[joined].ids, prompts[joined].count,
+                               (int64_t)answers[joined].limit, sampler, &error);
+            ok = answers[joined++].number >= 0;
+        }
+        ok = ok && llm_engine_step(e, hear, &a, &busy, &error);
+    }
+    CHECK_MSG(ok, "%s", error.text);
+    if (ok) {
+        llm_engine_pages(e, &after, &all);
+        CHECK_MSG(after == before, "%lld pages in use before, %lld after", (long long)before,
+                  (long long)after);
+    }
+    llm_engine_destroy(e);
+}
+
+static void expect_same(const answer *want, const answer *got, size_t n, const char *what) {
+    for (size_t i = 0; i < n; i++) {
+        CHECK_MSG(want[i].count == want[i].limit && got[i].count == got[i].limit,
+                  "%s: request %zu: %zu and %zu tokens", what, i, want[i].count, got[i].count);
+        CHECK_MSG(memcmp(want[i].ids, got[i].ids, want[i].count * sizeof want[i].ids[0]) == 0,
+                  "%s: request %zu writes other tokens", what, i);
+        CHECK_MSG(want[i].bits == got[i].bits, "%s: request %zu has other bits", what, i);
+    }
+}
+
+// ---- the real model ------------------------------------------------------------------------
+
+static const char *const questions[MAX_REQUESTS] = {
+    "What is the capital of France?",
+    "Tell me a story about a fox.",
+    "Why is the sky blue?",
+    "Name three rivers and say where they are.",
+    "Write a C function that adds two numbers.",
+    "Who wrote Hamlet?",
+    "What is 12 + 30?",
+    "Describe a meteor in one sentence.",
+    "How do I boil an egg?",
+    "Translate 'good morning' to German.",
+    "List five animals that can fly, and for each of them one that eats it.",
+    "What is a prime number?",
+    "Write a poem about rain.",
+    "What does HTTP stand for?",
+    "Explain gravity to a child.",
+    "Hi",
+};
+
+typedef struct {
+    llm_model model;
+    tokenizer *tokenizer;
+    token_list system, prompts[MAX_REQUESTS];
+} talk;
+
+static bool begin_talk(talk *k) {
+    const chat_message system = {"system", chat_default_system, strlen(chat_default_system)};
+    const char *path = llm_model_path();
+    llm_error error = {""};
+    *k = (talk){.tokenizer = NULL};
+    if (path == NULL) {
+        return false;
+    }
+    bool ok = llm_model_open(&k->model, path, &error) &&
+              (k->tokenizer = tokenizer_create(&k->model.file, &error)) != NULL &&
+              chat_encode(k->tokenizer, &system, 1, false, &k->system, NULL, &error);
+    for (size_t i = 0; ok && i < MAX_REQUESTS; i++) {
+        const chat_message user = {"user", questions[i], strlen(questions[i])};
+        ok = chat_encode(k->tokenizer, &user, 1, true, &k->prompts[i], NULL, &error);
+    }
+    CHECK_MSG(ok, "%s", error.text);
+    return ok;
+}
+
+static void end_talk(talk *k) {
+    for (size_t i = 0; i < MAX_REQUESTS; i++) {
+        token_list_free(&k->prompts[i]);
+    }
+    token_list_free(&k->system);
+    tokenizer_destroy(k->tokenizer);
+    llm_model_close(&k->model);
+}
+
+// One request of 64 tokens alone under every setting; then it and 15 more in a batch, joining one
+// by one, three of which are compared with their own runs alone.
+static void check_mode(const talk *k, bool exact) {
+    static const struct {
+        int64_t page_size, threads;
+    } ways[] = {{16, 1}, {1, 1}, {16, 2}, {1, 2}, {16, 3}, {1, 3}};
+    const llm_sampler greedy = {.top_p = 1};
+    answer alone[3], other, together[MAX_REQUESTS];
+    for (size_t i = 0; i < 3; i++) {
+        alone[i].limit = i == 0 ? MAX_NEW : 12;
+        const llm_settings s = {.page_size = 16, .threads = 1, .exact = exact};
+        run(&k->model, &s, NULL, &k->prompts[i], &greedy, 1, 1, &alone[i]);
+    }
+    for (size_t i = 1; i < sizeof ways / sizeof ways[0]; i++) {
+        const llm_settings s = {
+            .page_size = ways[i].page_size, .threads = ways[i].threads, .exact = exact};
+        other.limit = MAX_NEW;
+        run(&k->model, &s, i % 2 == 0 ? &k->system : NULL, k->prompts, &greedy, 1, 1, &other);
+        expect_same(alone, &other, 1, exact ? "exact, alone" : "default, alone");
+    }
+    for (int64_t pages = 1; pages <= 16; pages += 15) {
+        const llm_settings s = {.page_size = pages, .threads = pages == 1 ? 3 : 2, .exact = exact};
+        for (size_t i = 0; i < MAX_REQUESTS; i++) {
+            together[i].limit = i == 0 ? MAX_NEW : i < 3 ? 12 : 4 + i;
+        }
+        run(&k->model, &s, pages == 1 ? &k->system : NULL, k->prompts, &greedy, MAX_REQUESTS,
+            (size_t)(pages == 1), together);
+        expect_same(alone, together, 3, exact ? "exact, together" : "default, together");
+    }
+}
+
+static void same_text_in_any_batch(void) {
+    talk k;
+    if (begin_talk(&k)) {
+        check_mode(&k, false);
+        end_talk(&k);
+    }
+}
+
+static void same_text_in_any_batch_exact(void) {
+    talk k;
+    if (begin_talk(&k)) {
+        check_mode(&k, true);
+        end_talk(&k);
+    }
+}
+
+// ---- small models --------------------------------------------------------------------------
+
+enum { SMALL_VOCAB = 8 };
+
+static void with_small_model(void (*use)(const llm_model *model)) {
+    gguf_builder b = {.size = 0};
+    llm_error error = {""};
+    gguf_file file;
+    llm_model model;
+    build_llama(&b, &(build_llama_sizes){2, 64, 96, 4, 2, GGUF_Q4_1, 11});
+    bool ok =
+        gguf_open_memory(&file, b.bytes, b.size, &error) && llm_model_of(&model, file, &error);
+    CHECK_MSG(ok, "%s", error.text);
+    if (ok) {
+        use(&model);
+        llm_model_close(&model);
+    }
+    build_free(&b);
+}
+
+static token_list small_prompt(size_t count, uint64_t seed) {
+    token_list ids = {.count = 0};
+    llm_error error;
+    llm_random random = {seed};
+    for (size_t i = 0; i < count; i++) {
+        CHECK(token_list_add(&ids, (int32_t)llm_random_below(&random, SMALL_VOCAB), &error));
+    }
+    return ids;
+}
+
+// Prompts longer than a chunk, and draws with every filter.
+static void long_prompts(const llm_model *model) {
+    static const size_t lengths[] = {700, 1, 256, 257, 15};
+    enum { N = 5 };
+    const llm_sampler sampler = {
+        .temperature = 0.8, .top_k = 6, .top_p = 0.95, .min_p = 0.01, .seed = 7};
+    token_list prompts[N];
+    answer alone[N], together[N];
+    for (size_t i = 0; i < N; i++) {
+        prompts[i] = small_prompt(lengths[i], i);
+        alone[i].limit = together[i].limit = 20 + i;
+        const llm_settings s = {.page_size = 16, .threads = 1};
+        run(model, &s, NULL, &prompts[i], &sampler, 1, 1, &alone[i]);
+    }
+    for (int64_t page = 1; page <= 7; page += 3) {
+        const llm_settings s = {.page_size = page, .threads = 2};
+        run(model, &s, NULL, prompts, &sampler, N, 2, together);
+        expect_same(alone, together, N, "long prompts");
+    }
+    for (size_t i = 0; i < N; i++) {
+        token_list_free(&prompts[i]);
+    }
+}
+
+static void chunks_and_draws(void) {
+    with_small_model(long_prompts);
+}
+
+// Pages that hold 32 shared tokens are counted once, however many requests begin with them.
+static void shared_pages(const llm_model *model) {
+    const llm_sampler greedy = {.top_p = 1};
+    const llm_settings s = {.page_size = 8, .max_tokens = 400, .max_requests = 4};
+    llm_error error = {""};
+    token_list ids = small_prompt(40, 3);
+    llm_engine *e = llm_engine_create(model, &s, &error);
+    audience none = {.n = 0};
+    int64_t used, all;
+    bool busy;
+    CHECK_MSG(e != NULL && llm_engine_share(e, ids.ids, 37, &error), "%s", error.text);
+    llm_engine_pages(e, &used, &all);
+    CHECK_MSG(used == 4, "%lld pages hold 32 tokens of 8 a page", (long long)used);
+    for (int i = 0; i < 4; i++) {
+        CHECK(llm_engine_add(e, ids.ids, ids.count, 0, &greedy, &error) >= 0);
+    }
+    CHECK(llm_engine_add(e, ids.ids, ids.count, 0, &greedy, &error) < 0);
+    llm_engine_pages(e, &used, &all);
+    CHECK_MSG(used == 4, "%lld pages for the beginning of four requests", (long long)used);
+    CHECK(!llm_engine_share(e, ids.ids, 37, &error));
+    CHECK_MSG(llm_engine_step(e, hear, &none, &busy, &error), "%s", error.text);
+    CHECK(!busy); // nothing was to be drawn
+    llm_engine_pages(e, &used, &all);
+    CHECK(used == 4);
+    llm_engine_destroy(e);
+    token_list_free(&ids);
+}
+
+static void the_beginning_is_stored_once(void) {
+    with_small_model(shared_pages);
+}
+
+static answer draw(const llm_model *model, llm_sampler sampler) {
+    token_list prompt = small_prompt(9, 1);
+    const llm_settings s = {.page_size = 16};
+    answer a = {.limit = MAX_NEW};
+    run(model, &s, NULL, &prompt, &sampler, 1, 1, &a);
+    token_list_free(&prompt);
+    return a;
+}
+
+static bool same_ids(const answer *a, const answer *b) {
+    return memcmp(a->ids, b->ids, sizeof a->ids) == 0;
+}
+
+// A filter that leaves one token gives the greedy text; a seed gives its text again, and another
+// seed another one.
+static void sampling(const llm_model *model) {
+    const answer greedy = draw(model, (llm_sampler){.top_p = 1});
+    const llm_sampler narrow[] = {
+        {.temperature = 1, .top_p = 1, .top_k = 1, .seed = 1},
+        {.temperature = 1, .top_p = 1e-6, .seed = 1},
+        {.temperature = 1, .top_p = 1, .min_p = 1, .seed = 1},
+        {.temperature = 1e-4, .top_p = 1, .seed = 1},
+    };
+    for (size_t i = 0; i < sizeof narrow / sizeof narrow[0]; i++) {
+        const answer a = draw(model, narrow[i]);
+        CHECK_MSG(same_ids(&a, &greedy), "filter %zu lets other tokens through", i);
+    }
+    const answer one = draw(model, (llm_sampler){.temperature = 5, .top_p = 1, .seed = 1});
+    const answer again = draw(model, (llm_sampler){.temperature = 5, .top_p = 1, .seed = 1});
+    const answer two = draw(model, (llm_sampler){.temperature = 5, .top_p = 1, .seed = 2});
+    CHECK(same_ids(&one, &again));
+    CHECK(!same_ids(&one, &two) && !same_ids(&one, &greedy));
+}
+
+static void sampling_options(void) {
+    with_small_model(sampling);
+}
+
+int main(int argc, char **argv) {
+    static const llm_test tests[] = {
+        LLM_TEST(chunks_and_draws),
+        LLM_TEST(the_beginning_is_stored_once),
+        LLM_TEST(sampling_options),
+        LLM_TEST(same_text_in_any_batch),
+        LLM_TEST(same_text_in_any_batch_exact),
+    };
+    return llm_run_tests(tests, sizeof tests / sizeof tests[0], argc, argv);
+}

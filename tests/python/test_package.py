@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The package as it is installed, its table of coverage, and how long its import takes."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import bolide
+
+ROOT = Path(__file__).parents[2]
+BUILD = ROOT / "build"
+needs_build = pytest.mark.skipif(not (BUILD / "CMakeCache.txt").exists(), reason="no build folder")
+
+
+def test_coverage_counts_what_the_tool_counts():
+    found = bolide.coverage()
+    assert sum(found.counts.values()) == len(found.parameters) > 1000
+    assert found.counts["honoured"] > found.counts["missing"]
+    tool = BUILD / "bolide"
+    if not tool.exists():
+        pytest.skip("the tool is not built")
+    out = subprocess.run([tool, "coverage", "--json"], capture_output=True, text=True, check=True)
+    lines = [json.loads(line) for line in out.stdout.splitlines()]
+    expected = [(e["name"], e["op"], e["param"], e["status"], tuple(e.get("values", ())),
+                 e.get("reason", "")) for e in lines if "op" in e]
+    assert [tuple(p) for p in found.parameters] == expected
+
+
+@needs_build
+def test_installed_tree_is_whole(tmp_path):
+    """What a wheel holds, without building one: the component that pip's build installs."""
+    subprocess.run(["cmake", "--install", BUILD, "--component", "python", "--prefix", tmp_path],
+                   check=True, capture_output=True)
+    shutil.copytree(ROOT / "python" / "bolide", tmp_path / "bolide", dirs_exist_ok=True,
+                    ignore=shutil.ignore_patterns("__pycache__"))
+    code = ("import bolide, pathlib; print(pathlib.Path(bolide.__file__).parent); "
+            "print(bolide.coverage()); bolide.rmsnorm")
+    env = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True,
+                         env=env, cwd=tmp_path)
+    assert out.stdout.splitlines() == [str(tmp_path / "bolide"), str(bolide.coverage())]
+    size = sum(f.stat().st_size for f in tmp_path.rglob("*") if f.is_file())
+    assert size < 10 * 2**20
+    names = {f.name for f in (tmp_path / "bolide" / "lib").iterdir()}
+    assert names == {"libbolide.so.0", "libbolide_python.so"}
+
+
+@needs_build
+def test_binding_needs_no_new_glibc():
+    out = subprocess.run(["readelf", "-V", BUILD / "libbolide_python.so"], capture_output=True,
+                         text=True, check=True)
+    versions = {tuple(map(int, word[6:].split(".")))
+                for word in out.stdout.split()
+                if word.startswith("GLIBC_")}
+    assert versions and max(versions) <= (2, 28)
+
+
+def test_import_is_quick():
+    """Without torch; the least of five, in processor time, since machines of tests are busy."""
+    code = ("import sys, time; sys.modules['torch'] = None; t = time.process_time(); "
+            "import bolide; print(time.process_time() - t)")
+    times = [float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,
+                                  check=True).stdout) for _ in range(5)]
+    assert min(times) < 0.6
