@@ -13,7 +13,7 @@ BUILD_NEEDS := compiler c++ cmake pkg-config python3
 # $(call build,PRESET,FOLDER): configures once, then builds.
 build = { test -f $(2)/Makefile || cmake --preset $(1); } && cmake --build $(2) --parallel $(JOBS)
 
-.PHONY: all help python run test test-torch gate check check-san check-full check-isa check-gpu bench bench-gpu fuzz tables \
+.PHONY: all help python run test test-torch docs gate check check-san check-full check-isa check-gpu bench bench-gpu fuzz tables \
 	format format-check lint clang-build install clean
 
 all: ## build the libraries and the tool in build/
@@ -33,7 +33,10 @@ test: all python ## run every test
 	@tests/run.sh build $(CTEST)
 
 test-torch: all python ## the Python tests on torch's tensors; installs torch (5 GB) into .venv-torch
-	@tests/python/run.sh build .venv-torch torch apache-tvm-ffi numpy ml_dtypes pytest
+	@tests/python/run.sh build .venv-torch torch apache-tvm-ffi numpy ml_dtypes pytest transformers
+
+docs: all ## the reference of the Python package, into build/docs
+	@tools/docs.sh build
 
 tables: all ## bring the generated parts of the documents up to date
 	@python3 tools/tables.py

@@ -125,6 +125,10 @@ static bool take_pages(llm_engine *e, llm_request *r, size_t tokens, llm_error *
     return true;
 }
 
+int64_t llm_engine_active(const llm_engine *e) {
+    return e->n_requests;
+}
+
 int64_t llm_engine_rows(const llm_engine *e) {
     return e->rows_run;
 }

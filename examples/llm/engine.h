@@ -57,6 +57,9 @@ bool llm_engine_step(llm_engine *e, llm_on_token on_token, void *arg, bool *busy
 // With all_logits, those of its tokens before lie in front of them, each [vocab].
 const float *llm_engine_logits(const llm_engine *e, int64_t request);
 
+// Requests under way.
+int64_t llm_engine_active(const llm_engine *e);
+
 // Tokens that went through the model so far.
 int64_t llm_engine_rows(const llm_engine *e);
 

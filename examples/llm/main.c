@@ -25,7 +25,8 @@ static const char usage[] =
     "         [--parallel N] [--max-tokens N] [--temperature T] [--top-k K] [--top-p P]\n"
     "         [--min-p P] [--seed N] [--threads N] [--page-size N] [--kv-dtype f16|f32]\n"
     "         [--exact] [--raw]\n"
-    "  --parallel N  runs N copies of the request together, with seeds that follow each other\n"
+    "  --prompt-file a file of one prompt, or of several with a line --- between them\n"
+    "  --parallel N  runs N requests together; fewer prompts are taken again, with the next seeds\n"
     "  --exact       f32 products and an f32 cache instead of int16 products and f16\n"
     "  --raw         continues the text as it is, without the chat template\n";
 
@@ -125,6 +126,73 @@ static bool read_prompt(const options *o, text_list *out, llm_error *error) {
     return ok;
 }
 
+// ---- prompts ----------------------------------------------------------------------------------
+
+typedef struct {
+    token_list *ids; // of each prompt
+    size_t count, capacity;
+    size_t longest;
+} prompt_list;
+
+static void free_prompts(prompt_list *p) {
+    for (size_t i = 0; i < p->count; i++)
+        token_list_free(&p->ids[i]);
+    free(p->ids);
+}
+
+static bool encode(const options *o, const tokenizer *t, const char *text, size_t size,
+                   token_list *ids, llm_error *error) {
+    size_t replaced = 0;
+    const chat_message messages[] = {
+        {"system", o->system, o->system ? strlen(o->system) : 0},
+        {"user", text, size},
+    };
+    const int first = o->system ? 0 : 1;
+    const bool ok =
+        o->raw ? tokenizer_encode(t, text, size, ids, &replaced, error)
+               : chat_encode(t, messages + first, (size_t)(2 - first), true, ids, &replaced, error);
+    if (replaced > 0)
+        fprintf(stderr, "bolide-llm: %zu ill-formed pieces of UTF-8 were read as U+FFFD\n",
+                replaced);
+    return ok;
+}
+
+static bool add_prompt(const options *o, const llm_model *model, const tokenizer *t,
+                       const char *text, size_t size, prompt_list *p, llm_error *error) {
+    void *items = p->ids;
+    const bool room = llm_grow(&items, p->count, 1, &p->capacity, sizeof *p->ids, error);
+    p->ids = items;
+    if (!room)
+        return false;
+    token_list *ids = &p->ids[p->count++];
+    *ids = (token_list){0};
+    if (!encode(o, t, text, size, ids, error))
+        return false;
+    if (ids->count > p->longest)
+        p->longest = ids->count;
+    return model->context == 0 || ids->count < (size_t)model->context ||
+           llm_fail(error, "the prompt has %zu tokens and the model reads %lld at most", ids->count,
+                    (long long)model->context);
+}
+
+// A line of three dashes in a prompt file ends a prompt.
+static bool encode_prompts(const options *o, const llm_model *model, const tokenizer *t,
+                           const text_list *text, prompt_list *p, llm_error *error) {
+    static const char line[] = "\n---\n";
+    const size_t width = sizeof line - 1;
+    size_t begin = 0;
+    for (size_t at = 0; o->prompt_file && at + width <= text->count; at++) {
+        if (memcmp(text->bytes + at, line, width) != 0)
+            continue;
+        if (!add_prompt(o, model, t, text->bytes + begin, at - begin, p, error))
+            return false;
+        begin = at + width;
+        at = begin - 1;
+    }
+    return add_prompt(o, model, t, text->count ? text->bytes + begin : "", text->count - begin, p,
+                      error);
+}
+
 // ---- generation -------------------------------------------------------------------------------
 
 typedef struct {
@@ -133,6 +201,8 @@ typedef struct {
     text_list *answer;   // of each request
     bool live;           // one request: print as it comes
     const llm_engine *engine;
+    int64_t requests;
+    int64_t base; // the number of the first
     int64_t drawn;
     int64_t read; // tokens that the model had read when the first was drawn
     double first; // when that was
@@ -147,10 +217,10 @@ static bool on_token(void *arg, int64_t request, int32_t token) {
     }
     if (chat_ends(s->tokenizer, token))
         return false;
-    text_list *answer = &s->answer[request];
+    text_list *answer = &s->answer[request - s->base];
     const size_t before = answer->count;
-    if (!text_stream_put(&s->stream[request], tokenizer_piece(s->tokenizer, token), answer,
-                         &s->error))
+    if (!text_stream_put(&s->stream[request - s->base], tokenizer_piece(s->tokenizer, token),
+                         answer, &s->error))
         return false;
     if (s->live) {
         fwrite(answer->bytes + before, 1, answer->count - before, stdout);
@@ -170,29 +240,11 @@ static bool share_system(llm_engine *e, const tokenizer *t, const options *o, ll
     return ok;
 }
 
-static bool encode(const options *o, const tokenizer *t, const text_list *prompt, token_list *ids,
-                   llm_error *error) {
-    size_t replaced = 0;
-    if (o->raw)
-        return tokenizer_encode(t, prompt->bytes, prompt->count, ids, &replaced, error);
-    const chat_message messages[] = {
-        {"system", o->system, o->system ? strlen(o->system) : 0},
-        {"user", prompt->bytes, prompt->count},
-    };
-    const int first = o->system ? 0 : 1;
-    const bool ok =
-        chat_encode(t, messages + first, (size_t)(2 - first), true, ids, &replaced, error);
-    if (replaced > 0)
-        fprintf(stderr, "bolide-llm: %zu ill-formed pieces of UTF-8 were read as U+FFFD\n",
-                replaced);
-    return ok;
-}
-
-static void report(const options *o, const session *s, double begin, double end) {
+static void report(const session *s, double begin, double end) {
     struct rusage r;
     getrusage(RUSAGE_SELF, &r);
     const double reading = s->first - begin, writing = end - s->first;
-    const int64_t later = s->drawn - o->parallel; // without the first of each request
+    const int64_t later = s->drawn - s->requests; // without the first of each request
     fprintf(stderr,
             "prompt %lld tokens, %.1f tokens/s; generated %lld tokens, %.1f tokens/s; peak memory "
             "%.0f MB\n",
@@ -200,60 +252,86 @@ static void report(const options *o, const session *s, double begin, double end)
             writing > 0 && later > 0 ? (double)later / writing : 0.0, (double)r.ru_maxrss / 1024);
 }
 
-static bool generate(const options *o, llm_engine *e, session *s, const token_list *ids,
-                     double begin, llm_error *error) {
-    for (int64_t i = 0; i < o->parallel; i++) {
-        llm_sampler sampler = o->sampler;
-        sampler.seed += (uint64_t)i;
-        const int64_t request =
-            llm_engine_add(e, ids->ids, ids->count, o->max_tokens, &sampler, error);
-        if (request < 0)
-            return false;
-    }
-    for (bool busy = true; busy;) {
+// Requests join as others leave, --parallel at a time.
+static bool generate(const options *o, llm_engine *e, session *s, const prompt_list *prompts,
+                     int64_t max_new, llm_error *error) {
+    int64_t joined = 0;
+    for (bool busy = true; busy || joined < s->requests;) {
+        while (joined < s->requests && llm_engine_active(e) < o->parallel) {
+            const token_list *ids = &prompts->ids[(size_t)joined % prompts->count];
+            llm_sampler sampler = o->sampler;
+            sampler.seed += (uint64_t)joined;
+            const int64_t request =
+                llm_engine_add(e, ids->ids, ids->count, max_new, &sampler, error);
+            if (request < 0)
+                return false;
+            s->base = joined++ == 0 ? request : s->base;
+        }
         if (!llm_engine_step(e, on_token, s, &busy, error))
             return false;
     }
-    const double end = now();
-    for (int64_t i = 0; i < o->parallel; i++) {
-        text_list *answer = &s->answer[i + (o->raw ? 0 : 1)];
-        if (o->parallel > 1)
-            printf("[%lld] %.*s\n", (long long)i, (int)answer->count, answer->bytes);
-    }
-    if (s->live)
-        putchar('\n');
-    fflush(stdout);
-    report(o, s, begin, end);
     return true;
 }
 
-static bool answer(const options *o, const llm_model *model, const tokenizer *t,
-                   const text_list *prompt, llm_error *error) {
-    token_list ids = {0};
-    session s = {.tokenizer = t, .live = o->parallel == 1};
-    const size_t slots = (size_t)o->parallel + 1; // the shared beginning takes a number, too
-    s.stream = calloc(slots, sizeof *s.stream);
-    s.answer = calloc(slots, sizeof *s.answer);
-    bool ok = (s.stream && s.answer) || llm_fail(error, "no memory for %zu answers", slots);
-    ok = ok && encode(o, t, prompt, &ids, error);
+// Ends the answers, where half a character may be held back, and prints what is not printed yet.
+static bool print_answers(session *s) {
+    for (int64_t i = 0; i < s->requests; i++) {
+        text_list *answer = &s->answer[i];
+        const size_t printed = s->live ? answer->count : 0;
+        if (!text_stream_end(&s->stream[i], answer, &s->error))
+            return false;
+        if (!s->live)
+            printf("[%lld] ", (long long)i);
+        if (answer->count > printed)
+            fwrite(answer->bytes + printed, 1, answer->count - printed, stdout);
+        putchar('\n');
+    }
+    return fflush(stdout) == 0 || llm_fail(&s->error, "standard output cannot be written");
+}
+
+static bool run_engine(const options *o, const llm_model *model, const tokenizer *t,
+                       const prompt_list *prompts, session *s, llm_error *error) {
+    int64_t max_new = o->max_tokens;
+    if (model->context > 0 && model->context - (int64_t)prompts->longest < max_new)
+        max_new = model->context - (int64_t)prompts->longest;
     const llm_settings settings = {
         .page_size = o->page_size,
-        .max_tokens = ((int64_t)ids.count + o->max_tokens) * o->parallel,
+        .max_tokens = ((int64_t)prompts->longest + max_new) * (o->parallel + 1),
         .max_requests = o->parallel,
         .threads = o->threads,
         .exact = o->exact,
         .kv_f32 = o->kv_f32,
     };
-    llm_engine *e = ok ? llm_engine_create(model, &settings, error) : NULL;
-    s.engine = e;
+    llm_engine *e = llm_engine_create(model, &settings, error);
+    s->engine = e;
     const double begin = now();
-    ok = e && share_system(e, t, o, error) && generate(o, e, &s, &ids, begin, error);
+    const bool ok = e && share_system(e, t, o, error) && generate(o, e, s, prompts, max_new, error);
+    const double end = now();
+    if (ok) {
+        print_answers(s);
+        report(s, begin, end);
+    }
     llm_engine_destroy(e);
+    return ok;
+}
+
+static bool answer(const options *o, const llm_model *model, const tokenizer *t,
+                   const text_list *text, llm_error *error) {
+    prompt_list prompts = {0};
+    session s = {.tokenizer = t};
+    bool ok = encode_prompts(o, model, t, text, &prompts, error);
+    s.requests = (int64_t)prompts.count > o->parallel ? (int64_t)prompts.count : o->parallel;
+    s.live = s.requests == 1;
+    const size_t slots = (size_t)s.requests;
+    s.stream = calloc(slots, sizeof *s.stream);
+    s.answer = calloc(slots, sizeof *s.answer);
+    ok = ok && ((s.stream && s.answer) || llm_fail(error, "no memory for %zu answers", slots));
+    ok = ok && run_engine(o, model, t, &prompts, &s, error);
     for (size_t i = 0; s.answer && i < slots; i++)
         text_list_free(&s.answer[i]);
     free(s.answer);
     free(s.stream);
-    token_list_free(&ids);
+    free_prompts(&prompts);
     return ok;
 }
 

@@ -136,7 +136,9 @@ static bool take_sizes(llm_model *m, llm_error *error) {
         return llm_fail(error, "general.architecture: expected llama; got %.*s",
                         (int)(architecture.length < 40 ? architecture.length : 40),
                         architecture.data);
-    m->h_kv = 0;
+    if (gguf_find(file, "llama.context_length") &&
+        !take_count(file, "llama.context_length", 1 << 30, &m->context, error))
+        return false;
     if (!take_count(file, "llama.block_count", 1024, &m->n_layers, error) ||
         !take_count(file, "llama.embedding_length", 1 << 17, &m->d, error) ||
         !take_count(file, "llama.feed_forward_length", 1 << 20, &m->d_ff, error) ||

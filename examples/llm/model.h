@@ -24,6 +24,7 @@ typedef struct {
 typedef struct {
     gguf_file file;
     int64_t n_layers, d, h_q, h_kv, head_dim, d_ff, vocab;
+    int64_t context; // tokens that the model was made for; 0: the file does not say
     double eps, rope_theta;
     llm_weight embedding; // [vocab, d]
     llm_weight output;    // [vocab, d]; the embedding where the file has none

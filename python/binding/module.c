@@ -123,45 +123,52 @@ static struct {
 static int stream_count;
 static TVMFFIObjectHandle grow; /* grow(device, stream, bytes) gives an address */
 
-static int find_stream(int32_t device, bolide_stream stream) {
+/* The place of a stream, a new one if it has none yet; −1 where all are taken. */
+static int place_of(int32_t device, bolide_stream stream) {
     for (int i = 0; i < stream_count; i++)
         if (streams[i].device == device && streams[i].stream == stream)
             return i;
-    return -1;
+    if (stream_count == MAX_STREAMS)
+        return -1;
+    streams[stream_count].device = device;
+    streams[stream_count].stream = stream;
+    return stream_count++;
 }
 
-static int grow_stream(int32_t device, bolide_stream stream, int64_t bytes, void **data) {
-    if (!grow) {
-        TVMFFIErrorSetRaisedFromCStr("RuntimeError", "scratch: no allocator was set");
-        return -1;
-    }
+static int call_grow(int32_t device, bolide_stream stream, int64_t bytes, void **data) {
     TVMFFIAny args[3] = {{.type_index = kTVMFFIInt, .v_int64 = device},
                          {.type_index = kTVMFFIInt, .v_int64 = (int64_t)(uintptr_t)stream},
                          {.type_index = kTVMFFIInt, .v_int64 = bytes}};
     TVMFFIAny address = {.type_index = kTVMFFINone};
-    if (TVMFFIFunctionCall(grow, args, 3, &address) != 0)
+    if (!grow) {
+        TVMFFIErrorSetRaisedFromCStr("RuntimeError", "scratch: no allocator was set");
         return -1;
-    *data = (void *)(uintptr_t)address.v_int64;
-    pthread_mutex_lock(&lock);
-    int i = find_stream(device, stream);
-    if (i < 0 && stream_count < MAX_STREAMS)
-        i = stream_count++;
-    if (i >= 0) {
-        streams[i].device = device;
-        streams[i].stream = stream;
-        streams[i].buffer = (buffer){.data = *data, .bytes = bytes};
     }
-    pthread_mutex_unlock(&lock);
-    return 0;
+    const int rc = TVMFFIFunctionCall(grow, args, 3, &address);
+    *data = (void *)(uintptr_t)address.v_int64;
+    return rc;
 }
 
 static int stream_scratch(int32_t device, bolide_stream stream, int64_t bytes, void **data) {
     pthread_mutex_lock(&lock);
-    const int i = find_stream(device, stream);
+    const int i = place_of(device, stream);
     const buffer found = i >= 0 ? streams[i].buffer : (buffer){0};
     pthread_mutex_unlock(&lock);
     *data = found.data;
-    return found.bytes >= bytes ? 0 : grow_stream(device, stream, bytes, data);
+    if (i >= 0 && found.bytes >= bytes)
+        return 0;
+    if (i < 0) {
+        TVMFFIErrorSetRaisedFromCStr("RuntimeError",
+                                     "scratch: more than 256 streams have used some");
+        return -1;
+    }
+    if (call_grow(device, stream, bytes, data) != 0)
+        return -1;
+    pthread_mutex_lock(&lock);
+    if (streams[i].buffer.bytes < bytes)
+        streams[i].buffer = (buffer){.data = *data, .bytes = bytes};
+    pthread_mutex_unlock(&lock);
+    return 0;
 }
 
 int bring_scratch(frame *f, const bolide_context *ctx) {
@@ -169,6 +176,13 @@ int bring_scratch(frame *f, const bolide_context *ctx) {
     const bolide_status status = bolide_op_workspace(f->binding->op, ctx, f->args, &sizes);
     if (status != BOLIDE_OK)
         return raise_status(status);
+    if (!bolide_op_supports(f->binding->op, (bolide_device_type)f->device.type)) {
+        /* Without scratch the door would complain about that first. */
+        TVMFFIErrorSetRaisedFromCStrParts(
+            "NotImplementedError", (const char *[]){f->binding->entry, ": not on this device yet"},
+            2);
+        return -1;
+    }
     const int64_t first = (sizes.device_bytes + 255) / 256 * 256;
     const int64_t second = (sizes.device_int_bytes + 255) / 256 * 256;
     const bool cuda = f->device.type == BOLIDE_CUDA;

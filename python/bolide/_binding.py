@@ -104,7 +104,8 @@ def operator(name: str, names: str, phase: str = "run") -> Operator:
 def _several(op: Operator, out):
     if op.phase == "workspace":
         return Sizes(*out)
-    return tuple(out)
+    # Older versions of tvm-ffi give the elements of an array in a tensor type of their own.
+    return tuple(t if type(t) in _direct else torch.from_dlpack(t) for t in out)
 
 
 def allocate(op: Operator, values) -> tuple[list, list]:

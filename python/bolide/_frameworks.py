@@ -157,11 +157,13 @@ _scratch: dict[tuple[int, int], list] = {}
 def _grow(device: int, stream: int, size: int) -> int:
     """At least size bytes on a GPU for one stream. What was given out before stays alive, since a
     captured graph may hold its address."""
+    kept = _scratch.setdefault((device, stream), [])
+    if kept and kept[-1].numel() >= size:
+        return kept[-1].data_ptr()
     if torch.cuda.is_current_stream_capturing():
         raise RuntimeError(
             f"scratch: {size} bytes were first needed during stream capture; run the call once "
             "before capturing it")
-    kept = _scratch.setdefault((device, stream), [])
     size = max(size, 1 << 25, 2 * (kept[-1].numel() if kept else 0))
     kept.append(torch.empty(size, dtype=torch.uint8, device=f"cuda:{device}"))
     return kept[-1].data_ptr()

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/check_text.h"
 #include "core/context.h"
 
 typedef struct row_view {
@@ -54,73 +55,14 @@ static const void *read_pointer(const char *p) {
 }
 
 static int is_tensor_kind(bolide_kind k) {
-    return k == BOLIDE_KIND_IN || k == BOLIDE_KIND_OUT || k == BOLIDE_KIND_INOUT ||
-           k == BOLIDE_KIND_F64_OR_TENSOR || k == BOLIDE_KIND_I64_OR_TENSOR;
+    const unsigned tensors = 1u << BOLIDE_KIND_IN | 1u << BOLIDE_KIND_OUT |
+                             1u << BOLIDE_KIND_INOUT | 1u << BOLIDE_KIND_F64_OR_TENSOR |
+                             1u << BOLIDE_KIND_I64_OR_TENSOR;
+    return (int)(tensors >> k & 1);
 }
 
 static int is_written(bolide_kind k) {
     return k == BOLIDE_KIND_OUT || k == BOLIDE_KIND_INOUT;
-}
-
-/* ---- texts -------------------------------------------------------------------------------- */
-
-static const char *shape_text(const bolide_tensor *t) {
-    char buffer[200];
-    int n = 0;
-    for (int32_t i = 0; i < t->ndim && n < 160; i++)
-        n += snprintf(buffer + n, sizeof buffer - (size_t)n, "%s%lld", i ? ", " : "",
-                      (long long)t->shape[i]);
-    return bolide__text("[%.*s]", n, buffer);
-}
-
-/* A form with the values bound so far: "[32, d]". */
-static const char *form_text(const bolide__call *call, const bolide__form *f) {
-    const bolide__program *p = call->program;
-    char buffer[220] = "";
-    int n = 0;
-    for (int i = 0; i < f->ndim && n < 170; i++) {
-        const bolide__word *w = &p->words[f->first + i];
-        const int64_t v = w->kind == BOLIDE__CONST  ? w->value
-                          : w->kind == BOLIDE__NAME ? call->dims[w->slot]
-                          : w->kind == BOLIDE__EXPR ? bolide__eval(p, call->dims, w->code)
-                                                    : INT64_MIN;
-        const char *sep = i ? ", " : "";
-        if (v != INT64_MIN)
-            n += snprintf(buffer + n, sizeof buffer - (size_t)n, "%s%lld", sep, (long long)v);
-        else if (w->kind == BOLIDE__NAME)
-            n += snprintf(buffer + n, sizeof buffer - (size_t)n, "%s%.*s", sep,
-                          (int)p->names[w->slot].length, p->names[w->slot].text);
-        else
-            n += snprintf(buffer + n, sizeof buffer - (size_t)n, "%s_", sep);
-    }
-    return bolide__text("[%.*s]", n, buffer);
-}
-
-static const char *dtypes_text(int64_t set) {
-    char buffer[240];
-    int n = 0, left = __builtin_popcountll((unsigned long long)set);
-    for (int bit = 0; bit < 63 && n < 200; bit++) {
-        if (!(set >> bit & 1))
-            continue;
-        left--;
-        n += snprintf(buffer + n, sizeof buffer - (size_t)n, "%s%s",
-                      bolide_dtype_name((int64_t)1 << bit),
-                      left > 1    ? ", "
-                      : left == 1 ? " or "
-                                  : "");
-    }
-    return bolide__text("%.*s", n, buffer);
-}
-
-static const char *device_text(bolide_device d) {
-    if (d.type == BOLIDE_CPU)
-        return "cpu";
-    const char *kind = d.type == BOLIDE_CUDA           ? "cuda"
-                       : d.type == BOLIDE_CUDA_HOST    ? "cuda_host"
-                       : d.type == BOLIDE_CUDA_MANAGED ? "cuda_managed"
-                                                       : "device type";
-    return bolide__text("%s%s%d", kind, kind[0] == 'c' ? ":" : " ",
-                        kind[0] == 'c' ? d.index : d.type);
 }
 
 /* ---- scalars ------------------------------------------------------------------------------ */
@@ -150,7 +92,7 @@ static bolide_status check_integer(bolide__call *call, const row_view *v) {
         BOLIDE_TRY(check_enum(call, v, value));
     if (r->kind == BOLIDE_KIND_DTYPE &&
         (__builtin_popcountll((unsigned long long)value) != 1 || !(value & r->dtypes)))
-        return BOLIDE_FAIL_ARG(call, r->name, "dtype", dtypes_text(r->dtypes), "%s",
+        return BOLIDE_FAIL_ARG(call, r->name, "dtype", bolide__dtypes_text(r->dtypes), "%s",
                                __builtin_popcountll((unsigned long long)value) == 1
                                    ? bolide_dtype_name(value)
                                    : bolide__text("%lld", (long long)value));
@@ -217,6 +159,8 @@ const bolide__form *bolide__row_form(const bolide__call *call, int index, const 
     const bolide__program *p = call->program;
     const bolide__row *row = &p->rows[index];
     const bolide__form *near = NULL;
+    if (row->form_count == 1 && p->forms[row->first_form].choice < 0)
+        return p->forms[row->first_form].ndim == t->ndim ? &p->forms[row->first_form] : NULL;
     for (int i = 0; i < row->form_count; i++) {
         const bolide__form *f = &p->forms[row->first_form + i];
         if (f->choice >= 0 ? call->dims[row->choice_slot] != f->choice : f->ndim != t->ndim)
@@ -245,6 +189,8 @@ static bolide_status fail_rank(const bolide__call *call, const row_view *v,
 }
 
 static bool device_ok(const bolide__call *call, const bolide_param *r, bolide_device d) {
+    if (d.type == BOLIDE_CPU && call->ctx->device.type == BOLIDE_CPU)
+        return true;
     const bool host =
         d.type == BOLIDE_CPU || d.type == BOLIDE_CUDA_HOST || d.type == BOLIDE_CUDA_MANAGED;
     const bolide_device want = call->ctx->device;
@@ -274,12 +220,25 @@ static int64_t row_dtypes(const bolide__call *call, const row_view *v) {
     return t && (!set || set & bit) ? bit : row_dtypes(call, &other);
 }
 
+/* Whether the row that this one is like has a tensor of that dtype: the usual case. Whether it is
+ * one of that row's dtypes is told of that row. */
+static bool same_dtype(const bolide__call *call, const row_view *v, const bolide_tensor *t) {
+    if (v->row->like_slot >= 0 || v->row->like_row < 0)
+        return false;
+    const row_view other = view(call, v->row->like_row);
+    const bolide_tensor *o = is_tensor_kind(other.param->kind) ? read_pointer(other.field) : NULL;
+    return o && o->dtype.code == t->dtype.code && o->dtype.bits == t->dtype.bits &&
+           o->dtype.lanes == t->dtype.lanes;
+}
+
 static bolide_status check_dtype(const bolide__call *call, const row_view *v,
                                  const bolide_tensor *t) {
+    if (same_dtype(call, v, t))
+        return BOLIDE_OK;
     const int64_t set = row_dtypes(call, v), bit = bolide_dtype_bit(t->dtype);
     if (set == 0 || set & bit)
         return BOLIDE_OK;
-    return BOLIDE_FAIL_ARG(call, v->param->name, "dtype", dtypes_text(set), "%s",
+    return BOLIDE_FAIL_ARG(call, v->param->name, "dtype", bolide__dtypes_text(set), "%s",
                            bit ? bolide_dtype_name(bit)
                                : bolide__text("code %d, %d bits, %d lanes", t->dtype.code,
                                               t->dtype.bits, t->dtype.lanes));
@@ -293,9 +252,13 @@ static bolide_status check_shape(bolide__call *call, const row_view *v, const bo
         const bolide__word *w = &p->words[f->first + i];
         const int64_t got = t->shape[i];
         int64_t want = got;
+        if (w->kind == BOLIDE__NAME && call->dims[w->slot] == INT64_MIN)
+            call->dims[w->slot] = got;
+        if (w->kind == BOLIDE__NAME && call->dims[w->slot] == got && got >= 0)
+            continue;
         if (w->kind == BOLIDE__CONST)
             want = w->value;
-        if (w->kind == BOLIDE__NAME || (w->kind == BOLIDE__EXPR && expressions))
+        if (w->kind == BOLIDE__EXPR && expressions)
             bolide__solve(p, call->dims, w, got);
         if (w->kind == BOLIDE__NAME)
             want = call->dims[w->slot];
@@ -303,16 +266,33 @@ static bolide_status check_shape(bolide__call *call, const row_view *v, const bo
             want = bolide__eval(p, call->dims, w->code);
         want = want == INT64_MIN ? got : want; /* a name that nothing binds constrains nothing */
         if (want != got || got < 0)
-            return BOLIDE_FAIL_ARG(call, v->param->name, "shape", form_text(call, f), "%s",
-                                   shape_text(t));
+            return BOLIDE_FAIL_ARG(call, v->param->name, "shape", bolide__form_text(call, f), "%s",
+                                   bolide__shape_text(t));
     }
     return BOLIDE_OK;
+}
+
+/* Sizes and strides that leave no doubt: fewer than 2^57 elements, and a span of at most 2^58. */
+static bool is_small(const bolide_tensor *t) {
+    uint64_t sizes = 0, strides = 0;
+    double numel = 1;
+    for (int32_t i = 0; i < t->ndim; i++) {
+        sizes |= (uint64_t)t->shape[i];
+        strides |= t->strides ? (uint64_t)t->strides[i] : 0;
+    }
+    if (sizes >= (uint64_t)1 << 23 || strides >= (uint64_t)1 << 32)
+        return false;
+    for (int32_t i = 0; t->ndim > 2 && i < t->ndim; i++)
+        numel *= (double)t->shape[i];
+    return numel < 0x1p57;
 }
 
 /* Whether every offset into the view fits 62 bits, so that later products cannot overflow. */
 static bool addressable(const bolide_tensor *t) {
     const int64_t limit = (int64_t)1 << 58; /* elements of at most 8 bytes, with room for a sum */
     int64_t numel = 1, span = 0, step;
+    if (is_small(t))
+        return true;
     for (int32_t i = 0; i < t->ndim; i++) {
         if (t->shape[i] == 0)
             return true;
@@ -333,8 +313,8 @@ static bolide_status check_tensor(bolide__call *call, const row_view *v, const b
     if (!device_ok(call, r, t->device))
         return BOLIDE_FAIL_ARG(call, r->name, "device",
                                r->flags & BOLIDE_HOST ? "host memory"
-                                                      : device_text(call->ctx->device),
-                               "%s", device_text(t->device));
+                                                      : bolide__device_text(call->ctx->device),
+                               "%s", bolide__device_text(t->device));
     if (t->ndim > 0 && !t->shape)
         return BOLIDE_FAIL_ARG(call, r->name, "shape", "not NULL", "NULL");
     const bolide__form *f =
@@ -353,7 +333,7 @@ static bolide_status check_tensor(bolide__call *call, const row_view *v, const b
     BOLIDE_TRY(check_shape(call, v, t, f, false));
     if (!addressable(t))
         return BOLIDE_FAIL_ARG(call, r->name, "shape", "a view that spans fewer than 2^62 bytes",
-                               "%s", shape_text(t));
+                               "%s", bolide__shape_text(t));
     return BOLIDE_OK;
 }
 
@@ -393,7 +373,7 @@ static bolide_status check_strides(const bolide__call *call, const row_view *v,
         if (bolide__is_contiguous(t))
             return BOLIDE_OK;
         return BOLIDE_FAIL_ARG(
-            call, r->name, "strides", "a contiguous tensor", "shape %s, %s", shape_text(t),
+            call, r->name, "strides", "a contiguous tensor", "shape %s, %s", bolide__shape_text(t),
             bolide__text("last stride %lld", t->ndim ? (long long)t->strides[t->ndim - 1] : 0LL));
     }
     if (bolide__numel(t) == 0)
@@ -415,30 +395,40 @@ static bolide_status check_strides(const bolide__call *call, const row_view *v,
 static bolide_status check_data(const bolide__call *call, const row_view *v,
                                 const bolide_tensor *t) {
     const bolide_param *r = v->param;
-    if (bolide__numel(t) == 0)
+    const uintptr_t address = (uintptr_t)bolide__data(t);
+    const uintptr_t align = r->flags & BOLIDE_ALIGN16 ? 16 : (uintptr_t)bolide__elem_bytes(t);
+    /* Elements have 1, 2, 4 or 8 bytes but in rows that take any dtype. */
+    const uintptr_t off =
+        (align & (align - 1)) == 0 ? address & (align ? align - 1 : 0) : address % align;
+    if ((t->data && off == 0) || bolide__numel(t) == 0)
         return BOLIDE_OK;
     if (!t->data)
         return BOLIDE_FAIL_ARG(call, r->name, "data", "not NULL", "NULL");
-    const uintptr_t address = (uintptr_t)bolide__data(t);
-    const uintptr_t align = r->flags & BOLIDE_ALIGN16 ? 16 : (uintptr_t)bolide__elem_bytes(t);
-    if (align > 1 && address % align != 0)
-        return BOLIDE_FAIL_ARG(call, r->name, "alignment", bolide__text("%d bytes", (int)align),
-                               "address %% %d = %d", (int)align, (int)(address % align));
-    return BOLIDE_OK;
+    return BOLIDE_FAIL_ARG(call, r->name, "alignment", bolide__text("%d bytes", (int)align),
+                           "address %% %d = %d", (int)align, (int)off);
 }
 
-/* Lowest and one-past-highest byte that a tensor reaches; false if it reaches none. */
-static bool reach(const bolide_tensor *t, uintptr_t *low, uintptr_t *high) {
-    int64_t down = 0, up = 1;
-    for (int32_t i = 0; i < t->ndim; i++) {
+/* A tensor that is present, and the bytes that it reaches. */
+typedef struct seen {
+    const bolide_tensor *t;
+    int row;
+    uintptr_t low, high; /* lowest and one past the highest byte; equal: none */
+} seen;
+
+static void find_reach(seen *s) {
+    const bolide_tensor *t = s->t;
+    const int64_t bytes = bolide__elem_bytes(t);
+    int64_t down = 0, up = 1, numel = 1;
+    s->low = s->high = 0;
+    for (int32_t i = t->ndim - 1; i >= 0; i--) {
         if (t->shape[i] == 0)
-            return false;
-        const int64_t span = (t->shape[i] - 1) * bolide__stride(t, i);
+            return;
+        const int64_t span = (t->shape[i] - 1) * (t->strides ? t->strides[i] : numel);
         *(span < 0 ? &down : &up) += span;
+        numel *= t->shape[i];
     }
-    *low = (uintptr_t)bolide__data(t) + (uintptr_t)(down * bolide__elem_bytes(t));
-    *high = (uintptr_t)bolide__data(t) + (uintptr_t)(up * bolide__elem_bytes(t));
-    return true;
+    s->low = (uintptr_t)bolide__data(t) + (uintptr_t)(down * bytes);
+    s->high = (uintptr_t)bolide__data(t) + (uintptr_t)(up * bytes);
 }
 
 static bool same_view(const bolide_tensor *a, const bolide_tensor *b) {
@@ -456,28 +446,23 @@ static bool same_view(const bolide_tensor *a, const bolide_tensor *b) {
 /* An output may be exactly the input that its row names. Any other overlap is refused where it is
  * certain: the same first byte, or two dense ranges that meet. Strided views of one buffer (q and k
  * of a fused projection) interleave without sharing an element, so they pass. */
-static bolide_status check_overlap(const bolide__call *call, const row_view *out,
-                                   const bolide_tensor *t) {
-    uintptr_t low, high, other_low, other_high;
-    if (!reach(t, &low, &high))
-        return BOLIDE_OK;
-    const int n = row_count(call);
-    for (int i = 0; i < n; i++) {
-        const row_view v = view(call, i);
-        if (i == out->index || !is_tensor_kind(v.param->kind) ||
-            (i < out->index && is_written(v.param->kind)))
+static bolide_status check_overlap(const bolide__call *call, const seen *all, int count,
+                                   const seen *out) {
+    const row_view v = view(call, out->row);
+    for (int i = 0; i < count; i++) {
+        const seen *o = &all[i];
+        if (o->low >= out->high || out->low >= o->high || o == out || o->low == o->high)
             continue;
-        const bolide_tensor *o = read_pointer(v.field);
-        if (!o || !reach(o, &other_low, &other_high) || other_low >= high || low >= other_high)
+        const row_view other = view(call, o->row);
+        if ((o < out && is_written(other.param->kind)) ||
+            (v.row->alias_row == o->row && same_view(out->t, o->t)))
             continue;
-        if (out->row->alias_row == i && same_view(t, o))
-            continue;
-        if (low == other_low || (bolide__is_contiguous(t) && bolide__is_contiguous(o)))
-            return BOLIDE_FAIL_ARG(call, out->param->name, "memory",
-                                   bolide__text("no overlap with %s", v.param->name),
+        if (out->low == o->low || (bolide__is_contiguous(out->t) && bolide__is_contiguous(o->t)))
+            return BOLIDE_FAIL_ARG(call, v.param->name, "memory",
+                                   bolide__text("no overlap with %s", other.param->name),
                                    "%d bytes shared",
-                                   (int)((high < other_high ? high : other_high) -
-                                         (low > other_low ? low : other_low)));
+                                   (int)((o->high < out->high ? o->high : out->high) -
+                                         (o->low > out->low ? o->low : out->low)));
     }
     return BOLIDE_OK;
 }
@@ -528,40 +513,62 @@ static bolide_status check_memory(bolide__call *call, const row_view *v, const b
         BOLIDE_TRY(check_shape(call, v, t, f, true));
     }
     BOLIDE_TRY(check_strides(call, v, t));
-    if (sizes_only)
-        return BOLIDE_OK;
-    BOLIDE_TRY(check_data(call, v, t));
-    return is_written(v->param->kind) ? check_overlap(call, v, t) : BOLIDE_OK;
+    return sizes_only ? BOLIDE_OK : check_data(call, v, t);
+}
+
+/* All that is no tensor. Plain numbers are most of it. */
+static bolide_status check_scalars(bolide__call *call, int sizes_only) {
+    const int n = row_count(call);
+    for (int i = 0; i < n; i++) {
+        const row_view v = view(call, i);
+        if (is_tensor_kind(v.param->kind) ||
+            (v.param->kind == BOLIDE_KIND_F64 && !isnan(read_f64(v.field))))
+            continue;
+        BOLIDE_TRY(check_scalar(call, &v, sizes_only));
+    }
+    return BOLIDE_OK;
+}
+
+/* Lists of tensors, then whatever needs more than one tensor. */
+static bolide_status check_together(bolide__call *call, seen *all, int count, int sizes_only) {
+    const int n = row_count(call);
+    for (int i = 0; i < count; i++) {
+        const row_view v = view(call, all[i].row);
+        BOLIDE_TRY(check_memory(call, &v, all[i].t, sizes_only));
+        find_reach(&all[i]);
+    }
+    for (int i = 0; call->program->list_count && i < n; i++) {
+        const row_view v = view(call, i);
+        if (v.param->kind == BOLIDE_KIND_TENSOR_LIST)
+            BOLIDE_TRY(check_list(call, &v));
+    }
+    for (int i = 0; !sizes_only && i < count; i++) {
+        if (all[i].low != all[i].high && is_written(view(call, all[i].row).param->kind))
+            BOLIDE_TRY(check_overlap(call, all, count, &all[i]));
+    }
+    return BOLIDE_OK;
 }
 
 bolide_status bolide__check_rows(bolide__call *call, const void *plan, int sizes_only) {
     const int n = row_count(call);
-    bolide_status s;
+    seen all[BOLIDE__MAX_ROWS];
+    int count = 0;
     begin_dims(call, plan);
+    BOLIDE_TRY(check_scalars(call, sizes_only));
     for (int i = 0; i < n; i++) {
         const row_view v = view(call, i);
-        BOLIDE_TRY(check_scalar(call, &v, sizes_only));
-    }
-    for (int i = 0; i < n; i++) {
-        const row_view v = view(call, i);
+        bolide_status s;
         if (!is_tensor_kind(v.param->kind))
             continue;
         const bolide_tensor *t = present(call, &v, sizes_only, &s);
-        if (t)
+        if (t) {
             s = check_tensor(call, &v, t);
+            all[count].t = t;
+            all[count++].row = i;
+        }
         BOLIDE_TRY(s);
     }
-    for (int i = 0; i < n; i++) {
-        const row_view v = view(call, i);
-        if (v.param->kind == BOLIDE_KIND_TENSOR_LIST)
-            BOLIDE_TRY(check_list(call, &v));
-        if (!is_tensor_kind(v.param->kind))
-            continue;
-        const bolide_tensor *t = read_pointer(v.field);
-        if (t)
-            BOLIDE_TRY(check_memory(call, &v, t, sizes_only));
-    }
-    return BOLIDE_OK;
+    return check_together(call, all, count, sizes_only);
 }
 
 void bolide__bind_loosely(bolide__call *call, const void *plan) {

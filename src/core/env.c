@@ -7,6 +7,7 @@
 
 #include <pthread.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -80,7 +81,11 @@ static void read_once(void) {
 }
 
 const bolide__env *bolide__environment(void) {
-    pthread_once(&once, read_once);
+    static _Atomic int ready; /* spares each call the function behind pthread_once */
+    if (!atomic_load_explicit(&ready, memory_order_acquire)) {
+        pthread_once(&once, read_once);
+        atomic_store_explicit(&ready, 1, memory_order_release);
+    }
     return &env;
 }
 

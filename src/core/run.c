@@ -56,11 +56,14 @@ static bolide_status begin(bolide__call *call, const bolide_op *op, bolide_phase
                            const bolide_context *ctx, bolide_stream stream) {
     if (!op)
         return bolide__fail_arg(BOLIDE_NOT_FOUND, "op_call", "op", "pointer", "not NULL", "NULL");
-    *call = (bolide__call){.op = op,
-                           .phase = phase,
-                           .ctx = ctx ? ctx : &default_context,
-                           .stream = stream,
-                           .program = bolide__program_of(op, phase)};
+    /* Field by field: the names are bound later, and clearing all of them would cost more. */
+    call->op = op;
+    call->phase = phase;
+    call->ctx = ctx ? ctx : &default_context;
+    call->args = NULL;
+    call->stream = stream;
+    call->entry_name = op->name;
+    call->program = bolide__program_of(op, phase);
     if (!call->program)
         return bolide__fail(BOLIDE_NOT_FOUND, op->name, "the operator has no %s phase",
                             phase == BOLIDE_PLAN ? "plan" : "run");
@@ -70,24 +73,22 @@ static bolide_status begin(bolide__call *call, const bolide_op *op, bolide_phase
 
 /* ---- plan and workspace ------------------------------------------------------------------- */
 
-static const void *field_of_kind(const bolide__call *call, bolide_kind kind, const char **name) {
+/* The pointer of a row, and its name; NULL for a row of -1. */
+static const void *pointer_of(const bolide__call *call, int32_t row, const char **name) {
     const bolide__entry *e = entry_of(call->op, call->phase);
-    for (int i = 0; i < e->row_count; i++) {
-        if (e->rows[i].kind == kind) {
-            const void *pointer;
-            memcpy(&pointer, (const char *)call->args + e->rows[i].offset, sizeof pointer);
-            *name = e->rows[i].name;
-            return pointer;
-        }
-    }
+    const void *pointer;
     *name = NULL;
-    return NULL;
+    if (row < 0)
+        return NULL;
+    memcpy(&pointer, (const char *)call->args + e->rows[row].offset, sizeof pointer);
+    *name = e->rows[row].name;
+    return pointer;
 }
 
 /* A run must name a plan of this operator, whole. */
 static bolide_status find_plan(const bolide__call *call, const void **plan) {
     const char *name;
-    const bolide_plan *p = field_of_kind(call, BOLIDE_KIND_PLAN, &name);
+    const bolide_plan *p = pointer_of(call, call->program->plan_row, &name);
     *plan = NULL;
     if (!name || call->phase != BOLIDE_RUN || !call->op->plan.args_size)
         return BOLIDE_OK;
@@ -124,11 +125,11 @@ static bolide_status check_workspace(const bolide__call *call) {
     BOLIDE_TRY(call->op->workspace(call, &need));
     const char *name;
     if (need.plan_bytes) {
-        const bolide_plan *p = field_of_kind(call, BOLIDE_KIND_PLAN, &name);
+        const bolide_plan *p = pointer_of(call, call->program->plan_row, &name);
         BOLIDE_TRY(check_part(call, name, "plan_bytes", p, p ? p->size : 0, need.plan_bytes));
     }
     static const bolide_workspace none = {0};
-    const bolide_workspace *w = field_of_kind(call, BOLIDE_KIND_WORKSPACE, &name);
+    const bolide_workspace *w = pointer_of(call, call->program->workspace_row, &name);
     w = w ? w : &none;
     BOLIDE_TRY(
         check_part(call, name, "device_bytes", w->device, w->device_bytes, need.device_bytes));
@@ -143,7 +144,7 @@ static bolide_status check_workspace(const bolide__call *call) {
 static bool nothing_to_write(const bolide__call *call) {
     const bolide__entry *e = entry_of(call->op, call->phase);
     int outputs = 0;
-    for (int i = 0; i < e->row_count; i++) {
+    for (int i = e->row_count - 1; i >= 0; i--) { /* outputs come late in most tables */
         if (e->rows[i].kind != BOLIDE_KIND_OUT && e->rows[i].kind != BOLIDE_KIND_INOUT)
             continue;
         const bolide_tensor *t;

@@ -279,6 +279,11 @@ static void compile_row(parser *ps, const bolide__entry *e, int i) {
     if (r->alias && row->alias_row < 0)
         broken(ps, "alias names no row");
     row->twin_row = -1;
+    ps->p->list_count += r->kind == BOLIDE_KIND_TENSOR_LIST;
+    if (r->kind == BOLIDE_KIND_PLAN)
+        ps->p->plan_row = i;
+    if (r->kind == BOLIDE_KIND_WORKSPACE)
+        ps->p->workspace_row = i;
     const int plain =
         r->kind == BOLIDE_KIND_IN || r->kind == BOLIDE_KIND_OUT || r->kind == BOLIDE_KIND_INOUT;
     for (int k = i - 1; k >= 0 && plain && row->form_count > 1; k--) {
@@ -305,6 +310,7 @@ static void compile(const bolide_op *op, bolide_phase phase, bolide__program *p)
     /* Names that a run takes from the plan come first, so that their slot is their index. */
     for (const bolide__plan_dim *d = op->plan_dims; phase == BOLIDE_RUN && d && d->name; d++)
         add_name(&ps, d->name, (int32_t)strlen(d->name));
+    p->plan_row = p->workspace_row = -1;
     p->tag = fnv1a(p->entry_name) ^ 1u; /* the 1 is the version of the ABI */
     for (int i = 0; i < e->row_count; i++)
         compile_row(&ps, e, i);

@@ -62,6 +62,8 @@ typedef struct bolide__program {
     uint32_t tag;
     int32_t name_count;
     int32_t form_count, word_count, code_count;
+    int32_t list_count;              /* rows that are lists of tensors */
+    int32_t plan_row, workspace_row; /* -1: none */
     char entry_name[64];
     struct {
         const char *text;

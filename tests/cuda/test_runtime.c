@@ -16,8 +16,8 @@
 #include "cuda/device.h"
 #include "support.h"
 
-/* 1 under a sanitizer, where times mean nothing. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+/* 1 under a sanitizer, and on aarch64, which qemu-user stands in for: times mean nothing there. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || defined(__aarch64__)
 #define SLOW 1
 #elif defined(__has_feature)
 #define SLOW (__has_feature(address_sanitizer) || __has_feature(thread_sanitizer))

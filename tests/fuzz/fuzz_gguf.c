@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Fuzz target: bytes are opened as a GGUF file; if that succeeds, everything the reader hands out
-// is read, and a tokenizer is made of it and used.  A status or a result is expected, never a
-// crash.
+// is read, a tokenizer is made of it and used, and where the file is a model, it writes two tokens.
+// A status or a result is expected, never a crash.
 //
 // Built with clang's -fsanitize=fuzzer it is driven by libFuzzer.  Built with FUZZ_STANDALONE it
-// has a main of its own, which mutates a small valid file: with any compiler, under any sanitizer.
+// has a main of its own, which mutates small valid files: with any compiler, under any sanitizer.
 //
 //     fuzz_gguf [ROUNDS [SEED]]
 #include <stdint.h>
@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "../../examples/llm/chat.h"
+#include "../../examples/llm/engine.h"
 #include "../../examples/llm/gguf.h"
 #include "../../examples/llm/tokenizer.h"
 
@@ -96,6 +97,31 @@ static void use_tokenizer(const gguf_file *file) {
     tokenizer_destroy(t);
 }
 
+static bool count_token(void *arg, int64_t request, int32_t token) {
+    (void)arg;
+    total += (uint64_t)request + (uint64_t)token;
+    return true;
+}
+
+// Takes the file over.
+static void use_model(gguf_file file) {
+    static const int32_t prompt[] = {0, 1, 2};
+    const llm_settings settings = {
+        .page_size = 4, .max_tokens = 8, .max_requests = 1, .threads = 1};
+    const llm_sampler sampler = {.temperature = 1, .top_p = 0.9, .top_k = 3};
+    llm_error error;
+    llm_model model;
+    if (!llm_model_of(&model, file, &error)) {
+        return;
+    }
+    llm_engine *e = llm_engine_create(&model, &settings, &error);
+    bool busy = e != NULL && llm_engine_add(e, prompt, 3, 2, &sampler, &error) >= 0;
+    while (busy && llm_engine_step(e, count_token, NULL, &busy, &error)) {
+    }
+    llm_engine_destroy(e);
+    llm_model_close(&model);
+}
+
 // The name is libFuzzer's.
 // NOLINTNEXTLINE(readability-identifier-naming)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -120,7 +146,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         total += t->data[t->bytes - 1];
     }
     use_tokenizer(&file);
-    gguf_close(&file);
+    use_model(file);
     return 0;
 }
 
@@ -150,9 +176,11 @@ static void mutate(llm_random *random, unsigned char *bytes, size_t size) {
 int main(int argc, char **argv) {
     unsigned long rounds = argc > 1 ? strtoul(argv[1], NULL, 10) : 20000;
     llm_random random = {argc > 2 ? strtoull(argv[2], NULL, 10) : 1};
-    gguf_builder sample = {.size = 0};
-    build_sample(&sample);
+    gguf_builder samples[2] = {{.size = 0}, {.size = 0}};
+    build_sample(&samples[0]);
+    build_llama(&samples[1], &(build_llama_sizes){1, 32, 32, 2, 1, GGUF_Q4_1, 1, 0});
     for (unsigned long i = 0; i < rounds; i++) {
+        const gguf_builder sample = samples[i % 2];
         // A copy of the exact size lets the address sanitizer see a read past the end.
         size_t size = sample.size;
         if (llm_random_below(&random, 4) == 0) {
@@ -163,13 +191,14 @@ int main(int argc, char **argv) {
             return 1;
         }
         memcpy(bytes, sample.bytes, size);
-        if (size != 0 && i != 0) {
+        if (size != 0 && i > 1) {
             mutate(&random, bytes, size);
         }
         LLVMFuzzerTestOneInput(bytes, size);
         free(bytes);
     }
-    build_free(&sample);
+    build_free(&samples[0]);
+    build_free(&samples[1]);
     printf("1 passed, 0 failed, 0 skipped\n");
     return 0;
 }

@@ -62,6 +62,18 @@ llm --model "$model" --raw --prompt-file "$scratch/prompt" --max-tokens 6
     diff "$scratch/one" "$scratch/out"
 } | verdict "a prompt from a file"
 
+printf 'abcab\n---\nc\n---\nabcab' >"$scratch/prompt"
+llm --model "$model" --raw --prompt-file "$scratch/prompt" --max-tokens 6 --parallel 2
+{
+    expect prompts 0
+    for i in 0 2; do
+        printf '[%s] ' $i
+        cat "$scratch/one"
+    done >"$scratch/want"
+    grep -v '^\[1\]' "$scratch/out" | diff "$scratch/want" -
+    grep -q '^\[1\] ' "$scratch/out" || echo "no second answer"
+} | verdict "three prompts, two at a time"
+
 llm --help
 {
     expect help 0
@@ -76,6 +88,9 @@ refused "a number out of range" "from 1 to" --model "$model" --parallel 0
 refused "a broken number" "whole number" --model "$model" --top-k 2.5
 refused "no prompt file" "cannot be opened" --model "$model" --prompt-file "$scratch/none"
 refused "no chat model" "no ChatML model" --model "$model" --prompt abc
+printf '%0600d' 0 | tr 0 c >"$scratch/prompt"
+refused "a prompt that is too long" "600 tokens and the model reads 512" --model "$model" --raw \
+    --prompt-file "$scratch/prompt"
 refused "an empty prompt" "at least one token" --model "$model" --raw --prompt ""
 refused "a folder" "" --model "$scratch"
 

@@ -284,6 +284,9 @@ static void write_tensors(llama_writer *w) {
     };
     write_tensor(w, "token_embd.weight", s->width, 8, s->type);
     write_tensor(w, "output_norm.weight", s->width, 0, GGUF_F32);
+    if (s->output) {
+        write_tensor(w, "output.weight", s->width, 8, s->type);
+    }
     for (uint32_t block = 0; block < s->blocks; block++) {
         for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
             char name[64];
@@ -295,7 +298,7 @@ static void write_tensors(llama_writer *w) {
 
 void build_llama(gguf_builder *b, const build_llama_sizes *s) {
     llama_writer w = {.b = b, .sizes = s, .random = {s->seed}};
-    build_head(b, 2 + 9 * (uint64_t)s->blocks, 10 + 6);
+    build_head(b, 2 + (s->output != 0) + 9 * (uint64_t)s->blocks, 10 + 6);
     build_key_string(b, "general.architecture", "llama");
     build_key_u32(b, "llama.block_count", s->blocks);
     build_key_u32(b, "llama.context_length", 512);

@@ -46,6 +46,7 @@ typedef struct {
     uint32_t blocks, width, hidden, h_q, h_kv;
     uint32_t type;
     uint64_t seed;
+    int output; // 1: an output.weight of its own; 0: the embedding serves
 } build_llama_sizes;
 
 void build_llama(gguf_builder *b, const build_llama_sizes *sizes);

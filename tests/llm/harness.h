@@ -10,6 +10,20 @@
 #include <stddef.h>
 #include <stdint.h>
 
+// Sanitizers and machines without vector kernels, which are emulated as a rule, take the real model
+// ten to a hundred times as long: tests then run the same checks on fewer tokens.
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
+#define LLM_SLOW 1
+#endif
+#endif
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__) || !defined(__x86_64__)
+#define LLM_SLOW 1
+#endif
+#if !defined(LLM_SLOW)
+#define LLM_SLOW 0
+#endif
+
 typedef struct {
     const char *name;
     void (*run)(void);

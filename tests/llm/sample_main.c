@@ -13,7 +13,7 @@ int main(int argc, char **argv) {
         fputs("usage: llm-sample FILE\n", stderr);
         return 2;
     }
-    build_llama(&b, &(build_llama_sizes){2, 64, 96, 4, 2, GGUF_Q4_0, 1});
+    build_llama(&b, &(build_llama_sizes){2, 64, 96, 4, 2, GGUF_Q4_0, 1, 0});
     int failed = fwrite(b.bytes, 1, b.size, out) != b.size;
     failed |= fclose(out);
     build_free(&b);

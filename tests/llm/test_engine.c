@@ -14,7 +14,7 @@
 
 // ---- answers -------------------------------------------------------------------------------
 
-enum { MAX_REQUESTS = 16, MAX_NEW = 64 };
+enum { MAX_REQUESTS = 16, MAX_NEW = LLM_SLOW ? 4 : 64 };
 
 // What a request wrote, and a hash of the bits of all its logits.
 typedef struct {
@@ -163,13 +163,14 @@ static void end_talk(talk *k) {
 // One request of 64 tokens alone under every setting; then it and 15 more in a batch, joining one
 // by one, three of which are compared with their own runs alone.
 static void check_mode(const talk *k, bool exact) {
+    enum { FEW = LLM_SLOW ? 2 : 12 };
     static const struct {
         int64_t page_size, threads;
     } ways[] = {{16, 1}, {1, 1}, {16, 2}, {1, 2}, {16, 3}, {1, 3}};
     const llm_sampler greedy = {.top_p = 1};
     answer alone[3], other, together[MAX_REQUESTS];
     for (size_t i = 0; i < 3; i++) {
-        alone[i].limit = i == 0 ? MAX_NEW : 12;
+        alone[i].limit = i == 0 ? MAX_NEW : FEW;
         const llm_settings s = {.page_size = 16, .threads = 1, .exact = exact};
         run(&k->model, &s, NULL, &k->prompts[i], &greedy, 1, 1, &alone[i]);
     }
@@ -183,7 +184,7 @@ static void check_mode(const talk *k, bool exact) {
     for (int64_t pages = 1; pages <= 16; pages += 15) {
         const llm_settings s = {.page_size = pages, .threads = pages == 1 ? 3 : 2, .exact = exact};
         for (size_t i = 0; i < MAX_REQUESTS; i++) {
-            together[i].limit = i == 0 ? MAX_NEW : i < 3 ? 12 : 4 + i;
+            together[i].limit = i == 0 ? MAX_NEW : i < 3 ? FEW : LLM_SLOW ? 1 : 4 + i;
         }
         run(&k->model, &s, pages == 1 ? &k->system : NULL, k->prompts, &greedy, MAX_REQUESTS,
             (size_t)(pages == 1), together);
@@ -216,7 +217,7 @@ static void with_small_model(void (*use)(const llm_model *model)) {
     llm_error error = {""};
     gguf_file file;
     llm_model model;
-    build_llama(&b, &(build_llama_sizes){2, 64, 96, 4, 2, GGUF_Q4_1, 11});
+    build_llama(&b, &(build_llama_sizes){2, 64, 96, 4, 2, GGUF_Q4_1, 11, 0});
     bool ok =
         gguf_open_memory(&file, b.bytes, b.size, &error) && llm_model_of(&model, file, &error);
     CHECK_MSG(ok, "%s", error.text);
@@ -247,7 +248,7 @@ static void long_prompts(const llm_model *model) {
     answer alone[N], together[N];
     for (size_t i = 0; i < N; i++) {
         prompts[i] = small_prompt(lengths[i], i);
-        alone[i].limit = together[i].limit = 20 + i;
+        alone[i].limit = together[i].limit = LLM_SLOW ? 2 : 20 + i;
         const llm_settings s = {.page_size = 16, .threads = 1};
         run(model, &s, NULL, &prompts[i], &sampler, 1, 1, &alone[i]);
     }

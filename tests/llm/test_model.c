@@ -10,7 +10,7 @@
 #include "gguf_builder.h"
 #include "harness.h"
 
-enum { POSITIONS = 32 };
+enum { TEXTS = LLM_SLOW ? 1 : 3, POSITIONS = 32 };
 
 // A question with the beginning of its answer: all of the template is in the text.
 static bool encode(const tokenizer *t, const char *question, const char *start, token_list *ids,
@@ -29,7 +29,7 @@ static bool add_texts(const llm_model *model, const tokenizer *t, const llm_sett
         {"Why is the sky blue?", "Der Himmel ist blau, weil 日光 in der Luft gestreut wird; 空"},
     };
     bool ok = true;
-    for (size_t i = 0; ok && i < sizeof texts / sizeof texts[0]; i++) {
+    for (size_t i = 0; ok && i < TEXTS; i++) {
         token_list ids = {.count = 0};
         ok =
             encode(t, texts[i][0], texts[i][1], &ids, error) &&
@@ -45,13 +45,13 @@ static void check_modes(const llm_model *model, const tokenizer *t) {
     comparison c[2] = {{.positions = 0}};
     llm_error error = {"out of memory"};
     CHECK_MSG(add_texts(model, t, settings, c, &error), "%s", error.text);
-    CHECK(c[0].positions == 3 * POSITIONS && c[1].positions == 3 * POSITIONS);
+    CHECK(c[0].positions == TEXTS * POSITIONS && c[1].positions == TEXTS * POSITIONS);
     CHECK_MSG(c[0].largest <= 1e-2, "exact: logits differ by %g", c[0].largest);
     double mean = c[1].kl / (double)c[1].positions;
     CHECK_MSG(mean <= 0.01, "default: mean KL is %g", mean);
     CHECK_MSG(c[1].mistaken == 0, "default: %zu of %zu clear tokens differ", c[1].mistaken,
               c[1].clear);
-    CHECK(c[1].clear > POSITIONS);
+    CHECK(c[1].clear > TEXTS * POSITIONS / 3);
     printf("exact: logits within %.2g; default: mean KL %.2g, at most %.2g, logits within %.2g\n",
            c[0].largest, mean, c[1].worst_kl, c[1].largest);
 }
@@ -104,9 +104,12 @@ static void every_format(void) {
                                       GGUF_Q4_0, GGUF_Q4_1, GGUF_Q8_0};
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
         gguf_builder b = {.size = 0};
-        build_llama(&b, &(build_llama_sizes){2, 128, 96, 4, 2, (uint32_t)types[i], 5 + i});
-        check_format(&b, gguf_type_name(types[i]));
-        build_free(&b);
+        for (int output = 0; output <= 1; output++) {
+            build_llama(&b,
+                        &(build_llama_sizes){2, 128, 96, 4, 2, (uint32_t)types[i], 5 + i, output});
+            check_format(&b, gguf_type_name(types[i]));
+            build_free(&b);
+        }
     }
 }
 

@@ -23,8 +23,13 @@ static const char *const batch_decode_cases[] = {
     "batch_decode block_tables=given len=0:5:64:100 x=f16 page=16 lse=given",
     "batch_decode seq_lens=given len=0:5:64:100 x=f16 page=16 lse=given",
     "batch_decode block_tables=given block_tables.pad=3 len=9:30 x=f16 page=4",
+    "batch_decode b=1 len=130 page=64 kv_layout=HND x=f16 lse=given",
+    "batch_decode b=1 len=33728,66000 page=16 d=8 h_q=1 h_kv=1 x=f16 lse=given",  /* over 16 bits */
+    "batch_decode len=40:3 page=1 spare=200000 d=8 h_q=1 h_kv=1 x=f16 lse=given", /* page ids, too
+                                                                                   */
+    "batch_decode x=f16 kv_data_type=f8_e4m3fn,f8_e5m2 len=0:5:0:17 lse=given",
     /* heads and sizes */
-    "batch_decode h_q=1,2,3,5,6,7,8 h_kv=1 x=f16 lse=given",
+    "batch_decode h_q=1,2,3,4,5,6,7,8 h_kv=1 x=f16 lse=given",
     "batch_decode h_q=16,32,64,12 h_kv=1 x=bf16",
     "batch_decode h_q=24 h_kv=4,8,24 x=f16",
     "batch_decode d=8,16,24,80,96,112,192,224,256,512,576 x=f16 b=2 lse=given",
@@ -36,6 +41,7 @@ static const char *const batch_decode_cases[] = {
     "batch_decode x=f32 logits_soft_cap=30,1 lse=given",
     "batch_decode x=f32 logits_soft_cap=0 sm_scale=0.2,0,-0.5 lse=given",
     "batch_decode x=f32 sm_scale=20 logits_soft_cap=5 lse=given", /* far above the cap */
+    "batch_decode x=f32 q.values=zero lse=given",                 /* uniform over the keys */
     "batch_decode x=f32 pos_encoding_mode=ALIBI h_q=8,12,6 lse=given",
     "batch_decode x=f32 pos_encoding_mode=ALIBI logits_soft_cap=3 lse=given",
     "batch_decode x=f32,f16 pos_encoding_mode=ROPE_LLAMA lse=given kv_layout=NHD,HND",
@@ -51,7 +57,8 @@ static const char *const batch_decode_cases[] = {
     "batch_decode x=f32 q_len_per_req=2,3,8,40 lse=given b=4",
     "batch_decode x=f32 q_len_per_req=4 causal=0 lse=given len=0:2:4:9",
     "batch_decode x=f16 q_len_per_req=3 window_left=0,2,30 len=1:2:3:31:32:33:70 lse=given",
-    "batch_decode x=f16 kv_data_type=f8_e4m3fn q_len_per_req=4 window_left=1023 len=1022:1023:1030",
+    "batch_decode x=f16 kv_data_type=f8_e4m3fn q_len_per_req=4 window_left=1023 "
+    "len=1022:1023:1024:1030",
     "batch_decode x=f32 q_len_per_req=5 custom_mask=given lse=given b=5",
     "batch_decode x=f32 q_len_per_req=5 packed_custom_mask=given lse=given b=5 h_q=6 h_kv=1",
     "batch_decode x=f32 q_len_per_req=7 packed_custom_mask=given window_left=20 sinks=given",
@@ -76,6 +83,8 @@ static const char *const batch_decode_cases[] = {
     "batch_decode max_batch_size=2 b=3 expect=invalid_argument:max_batch_size",
     "batch_decode max_sequence_kv=10 len=5:20 expect=invalid_argument:max_sequence_kv",
     "batch_decode k_scale=tensor k_scale.shape=3 expect=invalid_argument:k_scale",
+    "batch_decode b=2 q.shape=3:4:64 out.shape=3:4:64 expect=invalid_argument:q",
+    "batch_decode x=f16 q.dtype=bf16 expect=invalid_argument:q",
 };
 BOLIDE_TEST(batch_decode, batch_decode_cases);
 
@@ -83,12 +92,22 @@ static const char *const batch_prefill_paged_cases[] = {
     "batch_prefill_paged x=f16,bf16,f32 kv_layout=NHD,HND causal=0,1 lse=given",
     "batch_prefill_paged x=f16 kv_data_type=f8_e4m3fn,f8_e5m2 causal=1",
     "batch_prefill_paged x=f8_e4m3fn o_data_type=f8_e5m2,f32 causal=1 o_scale=0.01",
-    "batch_prefill_paged len=0:1:7:64:65:128:300 page=1,3,16,128,512 x=f16 causal=1 lse=given",
+    "batch_prefill_paged len=0:1:7:64:65:128:300 page=1,3,16,19,128,256,512 x=f16 causal=1 "
+    "lse=given",
     "batch_prefill_paged len=200:300:5:0 q_len=200:17:0:3 x=f32 causal=0,1 lse=given", /* q > k */
     "batch_prefill_paged len=3:2:0 q_len=5:2:4 x=f32 causal=1 lse=given",
     "batch_prefill_paged len=3 q_len=2 b=1 x=f32 causal=1",
     "batch_prefill_paged b=0 x=f16",
     "batch_prefill_paged len=0:0 q_len=0:0 x=f16",
+    "batch_prefill_paged len=5:6 q_len=0:0 x=f16", /* keys and no query */
+    "batch_prefill_paged len=16:32:16 page=16 spare=0 x=f32 causal=1 lse=given",
+    "batch_prefill_paged b=1 len=5 q_len=70000 d=8 h_q=1 h_kv=1 x=f16 causal=1 lse=given",
+    "batch_prefill_paged len=40:3 page=1 spare=200000 d=8 h_q=1 h_kv=1 x=f16 causal=1",
+    "batch_prefill_paged x=f16 kv_data_type=f8_e4m3fn len=0:5:0:17 causal=1 lse=given",
+    "batch_prefill_paged x=f16 kv_data_type=f8_e4m3fn q_len=4 window_left=1023 "
+    "len=1022:1023:1024:1030 causal=1",
+    "batch_prefill_paged x=bf16 causal=1 lse=given return_lse_base_on_e=1",
+    "batch_prefill_paged x=f32 custom_mask=given logits_soft_cap=2 sm_scale=3 lse=given",
     "batch_prefill_paged len=700:700:700 q_len=1:1:500 x=f32 causal=1 lse=given h_q=8 h_kv=1",
     "batch_prefill_paged b=300 max=30 x=f16 causal=1",
     "batch_prefill_paged b=2 len=70 q.values=zero x=f32 lse=given",
@@ -116,6 +135,9 @@ static const char *const batch_prefill_paged_cases[] = {
     "batch_prefill_paged max_token_per_sequence=2 q_len=1:3 len=5:6 "
     "expect=invalid_argument:max_token_per_sequence",
     "batch_prefill_paged token_pos_in_items_ptr=given expect=invalid_argument:prefix_len_ptr",
+    "batch_prefill_paged b=1 len=20 q_len=10 q.shape=12:4:64 out.shape=12:4:64 "
+    "expect=invalid_argument:q",
+    "batch_prefill_paged x=f16 q.dtype=bf16 expect=invalid_argument:q",
 };
 BOLIDE_TEST(batch_prefill_paged, batch_prefill_paged_cases);
 
@@ -128,11 +150,20 @@ static const char *const batch_prefill_ragged_cases[] = {
     "o_indptr=given,none",
     "batch_prefill_ragged b=12 q_len=1 d_qk=192 d_vo=128 x=f16",
     "batch_prefill_ragged b=0",
+    "batch_prefill_ragged len=5:6 q_len=0:0",
+    "batch_prefill_ragged len=3:2:0:70 q_len=5:2:4:90 x=f32 causal=0,1 lse=given", /* q > k */
+    "batch_prefill_ragged x=bf16 causal=1 lse=given return_lse_base_on_e=1",
+    "batch_prefill_ragged x=f32 packed_custom_mask=given logits_soft_cap=2 sm_scale=3 lse=given",
+    "batch_prefill_ragged x=f32 causal=1 pos_encoding_mode=ROPE_LLAMA,ALIBI lse=given",
+    "batch_prefill_ragged x=f32 q.values=zero lse=given",
     "batch_prefill_ragged x=f32 d=80 h_q=6 h_kv=1 causal=1 window_left=30 sinks=given lse=given",
     "batch_prefill_ragged x=f32 custom_mask=given lse=given",
     "batch_prefill_ragged x=f32 causal=1 token_pos_in_items_ptr=given lse=given max=300",
     "batch_prefill_ragged x=f32 fixed_split_size=64,100 causal=1 max=500",
     "batch_prefill_ragged x=bf16 q.pad=64 k.pad=64 v.pad=32 causal=1", /* a fused projection */
+    "batch_prefill_ragged b=1 len=20 q_len=10 q.shape=12:4:64 out.shape=12:4:64 "
+    "expect=invalid_argument:q",
+    "batch_prefill_ragged x=f16 q.dtype=bf16 expect=invalid_argument:q",
 };
 BOLIDE_TEST(batch_prefill_ragged, batch_prefill_ragged_cases);
 
@@ -142,6 +173,12 @@ static const char *const batch_attention_cases[] = {
     "batch_attention len=900:33:1:600 q_len=1:33:1:1 x=bf16 causal=1 k_scale=0.5 v_scale=2",
     "batch_attention x=f16 kv_data_type=f8_e4m3fn causal=1 logits_soft_cap=3 lse=given",
     "batch_attention block_tables=given x=f16 causal=1",
+    "batch_attention len=3:2:0:70 q_len=5:2:4:90 x=f32 causal=0,1 lse=given",
+    "batch_attention len=5:6 q_len=0:0 x=f16",
+    "batch_attention x=f32 sinks=given lse=given window_left=-1,9 causal=1",
+    "batch_attention x=bf16 causal=1 lse=given return_lse_base_on_e=1",
+    "batch_attention len=0:1:7:64:65:300 page=1,3,19,256 x=f16 causal=1 lse=given",
+    "batch_attention x=f16 q.dtype=bf16 expect=invalid_argument:q",
     "batch_attention b=0",
 };
 BOLIDE_TEST(batch_attention, batch_attention_cases);
@@ -153,6 +190,8 @@ static const char *const single_decode_cases[] = {
     "single_decode_with_kv_cache x=f32 window_left=10 logits_soft_cap=4 q_scale=0.5 k_scale=tensor",
     "single_decode_with_kv_cache x=f32 pos_encoding_mode=ROPE_LLAMA,ALIBI len=200 lse=given",
     "single_decode_with_kv_cache d_qk=192 d_vo=128 x=bf16 q.pad=8 k.pad=8 out.pad=8",
+    "single_decode_with_kv_cache x=bf16 lse=given return_lse_base_on_e=1",
+    "single_decode_with_kv_cache d=12 expect=unsupported:q",
     "single_decode_with_kv_cache h_q=3 h_kv=2 expect=invalid_argument:q",
     "single_decode_with_kv_cache d_vo=12 expect=unsupported:v",
 };
@@ -167,6 +206,9 @@ static const char *const single_prefill_cases[] = {
     "k_scale=tensor v_scale=tensor causal=1",
     "single_prefill_with_kv_cache x=f32 pos_encoding_mode=ROPE_LLAMA,ALIBI causal=1 d=128",
     "single_prefill_with_kv_cache x=f32 h_q=8 h_kv=1 n=40 len=1500 causal=1 lse=given",
+    "single_prefill_with_kv_cache n=70000 len=3 d=8 h_q=1 h_kv=1 x=f16 causal=1 lse=given",
+    "single_prefill_with_kv_cache x=f32 sinks=given lse=given causal=1 window_left=-1,9 n=30",
+    "single_prefill_with_kv_cache x=f32 logits_soft_cap=2 sm_scale=3 custom_mask=given n=9",
     "single_prefill_with_kv_cache d_qk=192 d_vo=128 x=bf16 causal=1 return_lse_base_on_e=1",
 };
 BOLIDE_TEST(single_prefill_with_kv_cache, single_prefill_cases);

@@ -5,7 +5,7 @@
 #include "ops_test.h"
 
 static const char *const rmsnorm_cases[] = {
-    "rmsnorm n=1,7,64 d=1,8,64,100,1023,4096 input=f16,bf16,f32",
+    "rmsnorm n=1,7,64 d=1,8,64,100,1023,3584,4096 input=f16,bf16,f32",
     "rmsnorm n=5 h=1,3 d=64,80 input=f16,bf16,f32",
     "rmsnorm n=0 d=64", /* nothing to do is fine */
     "rmsnorm n=3 h=0 d=64",

@@ -37,6 +37,7 @@ static const char *const append_paged_kv_cache_cases[] = {
     "append_value.pad=3 k_cache.pad=5 v_cache.pad=8",
     "append_paged_kv_cache append_key=f32 k_cache=f16,bf16 d=1,7,16,100 kv_layout=NHD,HND",
     "append_paged_kv_cache append_key=f32 k_cache=f16 append_key.values=mix,inf,nan",
+    "append_paged_kv_cache page=1 spare=200000 d=8 h_kv=1 append_key=f16 k_cache=f16",
     "append_paged_kv_cache append_key=f16 k_cache=f32 expect=invalid_argument:k_cache",
     "append_paged_kv_cache append_key=f16 k_cache=bf16 expect=invalid_argument:k_cache",
     "append_paged_kv_cache append_key=f8_e4m3fn k_cache=f8_e5m2 expect=invalid_argument:k_cache",
@@ -56,6 +57,8 @@ static const char *const append_paged_mla_kv_cache_cases[] = {
     "append_paged_mla_kv_cache append_kpe=f16 kpe_cache=f16 append_ckv=none ckv_cache=none",
     "append_paged_mla_kv_cache append_ckv=bf16 append_kpe=bf16 ckv_cache=bf16 kpe_cache=bf16 "
     "append_ckv.pad=8 ckv_cache.pad=64",
+    "append_paged_mla_kv_cache page=1 spare=200000 d_ckv=8 d_kpe=8 append_ckv=f16 append_kpe=f16 "
+    "ckv_cache=f16 kpe_cache=f16",
     "append_paged_mla_kv_cache append_kpe=none expect=invalid_argument:kpe_cache",
     "append_paged_mla_kv_cache append_ckv=none ckv_cache=none append_kpe=none kpe_cache=none "
     "expect=invalid_argument:ckv_cache",

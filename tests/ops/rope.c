@@ -104,6 +104,7 @@ static const char *const rope_quantize_fp8_append_paged_kv_cache_cases[] = {
     APPEND "mla=1 q_rope=bf16 kv_layout=HND ckv_cache.pad=64 kpe_cache.pad=8 k_rope.pad=4",
     APPEND "q_rope=bf16 k_cache.pad=5 v_cache.pad=8 v.pad=3 q_rope_out.pad=7 kv_layout=NHD,HND",
     APPEND "len=8:4:0:16 page=4 spare=0 q_rope=f16",
+    APPEND "page=1 spare=200000 d_rope=8 d_nope=8 d_vo=8 h_kv=1 h_q=1 q_rope=f16",
     APPEND "b=0 q_rope=f16",
     APPEND "len=0:0 q_rope=f16",
     APPEND "stated=0 q_rope=bf16",

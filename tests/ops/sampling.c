@@ -88,6 +88,7 @@ static const char *const softmax_cases[] = {
     "softmax v=300 n=9 temperature.shape=1 logits.pad=3 out.pad=5 logits=bf16",
     "softmax v=128256 n=2 peak=1,20 logits=bf16,f32",
     "softmax v=64 n=20 kind=inf logits=f16,f32 temperature=0,1",
+    "softmax v=64 n=20 kind=inf,onehot logits=f32 temperature=-1,tensor",
 };
 BOLIDE_TEST(softmax, softmax_cases);
 

@@ -197,6 +197,29 @@ def test_graph(path):
                                atol=1e-4)
 
 
+def test_scratch_grows_and_stays(monkeypatch):
+    made = []
+
+    def empty(size, **options):
+        made.append(torch.zeros(size, dtype=torch.uint8))
+        return made[-1]
+
+    capturing = [False]
+    monkeypatch.setattr(_frameworks, "_scratch", {})
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: capturing[0])
+    monkeypatch.setattr(_frameworks.torch, "empty", empty)
+    first = _frameworks._grow(0, 7, 100)
+    capturing[0] = True
+    assert _frameworks._grow(0, 7, 1 << 20) == first and len(made) == 1
+    with pytest.raises(RuntimeError, match="scratch: 50000000 bytes were first needed during"):
+        _frameworks._grow(0, 7, 50_000_000)
+    capturing[0] = False
+    assert _frameworks._grow(0, 7, 50_000_000) != first
+    assert [t.numel() for t in made] == [1 << 25, 1 << 26] and _frameworks._grow(0, 8, 1) not in (
+        first,)
+    assert len(_frameworks._scratch[0, 7]) == 2
+
+
 # ---- the package -----------------------------------------------------------------------------
 
 

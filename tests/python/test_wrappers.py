@@ -69,6 +69,7 @@ def test_decode_of_several_tokens(fw, rng, close):
     w = decode(b, q_len_per_req=3)
     b.check(close, w.run(b.q, b.cache, return_lse=True), b.expected(causal=True))
     b.check(close, w.run(b.q, b.cache, q_len_per_req=3), b.expected(causal=True))
+    b.check(close, decode(b, q_len_per_req=3, window_right=-1).run(b.q, b.cache), b.expected())
     with pytest.raises(ValueError, match="q_len_per_req: expected 3, as planned; got 1"):
         w.run(b.q, b.cache, q_len_per_req=1)
 
@@ -220,7 +221,7 @@ def test_refusals(fw, rng):
         DECODE(b.workspace(), backend="fa9")
     with pytest.raises(NotImplementedError, match="jit_args"):
         DECODE(b.workspace(), jit_args=["name"])
-    with pytest.raises(NotImplementedError, match="window_right: expected 0; got 2"):
+    with pytest.raises(NotImplementedError, match="window_right: expected 0 or -1; got 2"):
         decode(b, window_right=2)
     w = decode(b)
     with pytest.raises(NotImplementedError, match="kv_cache_sf"):

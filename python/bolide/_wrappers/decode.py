@@ -194,8 +194,8 @@ class BatchDecodeWithPagedKVCacheWrapper(Planned):
         :param num_kv_heads: divides num_qo_heads. :param head_dim: a multiple of 8 up to 576.
         :param pos_encoding_mode: "NONE", "ROPE_LLAMA" or "ALIBI".
         :param window_left: keys visible before a query's own; -1 is no limit.
-        :param window_right: of several queries a request: none sees behind itself; other than 0 is
-            refused.
+        :param window_right: of several queries a request: 0, none sees behind itself; -1, all see
+            all keys. Other numbers are refused.
         :param logits_soft_cap: ``cap * tanh(s / cap)``; None and 0 are off.
         :param q_data_type: float16, bfloat16, float32 or fp8; kv_data_type is like it by default,
             o_data_type, too, and bfloat16 for fp8. data_type is an older name for the first two.
@@ -208,9 +208,9 @@ class BatchDecodeWithPagedKVCacheWrapper(Planned):
         :param q_len_per_req: queries of each request, the last tokens of it.
         :param non_blocking: a hint.
         """
-        if window_right != 0:
+        if window_right not in (0, -1):
             raise NotImplementedError(
-                f"{type(self).__name__}.plan: window_right: expected 0; got {window_right}")
+                f"{type(self).__name__}.plan: window_right: expected 0 or -1; got {window_right}")
         arguments = self._plan_arguments(
             num_qo_heads, num_kv_heads, head_dim, page_size, q_data_type, kv_data_type, o_data_type,
             data_type, fixed_split_size, disable_split_kv, q_len_per_req)
@@ -218,7 +218,8 @@ class BatchDecodeWithPagedKVCacheWrapper(Planned):
         arguments.update(self._lengths(indptr, last_page_len, block_tables, seq_lens, page_size))
         self._check_graph(arguments, indices if block_tables is None else None)
         self._make_first_plan(arguments, options_of(
-            True, pos_encoding_mode, window_left, logits_soft_cap, rope_scale, rope_theta))
+            window_right == 0, pos_encoding_mode, window_left, logits_soft_cap, rope_scale,
+            rope_theta))
         self._keep(arguments, sm_scale, head_dim, head_dim)
         self._keep_table(indptr, indices, last_page_len)
         self._block_tables = _memory.to_device(block_tables, self.device)

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Edges that need memory or values of their own: appending to pages 2^30 elements apart, scores
+// that 16 bits cannot hold, more requests than 16 bits count.
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#include "prop_attention.h"
+
+static int passed, failed, skipped;
+
+static void check(int ok, const char *what) {
+    passed += ok != 0;
+    failed += !ok;
+    if (!ok)
+        printf("FAILED: %s: %s\n", what, bolide_last_error()->message);
+}
+
+/* ---- appending far away ------------------------------------------------------------------------
+ */
+
+enum { PAGES = 3, D = 8 };
+static const int64_t apart = (int64_t)1 << 30;
+
+/* A layer of a cache of many layers: pages `apart` elements of one byte from each other, in memory
+ * that is not there until it is touched. */
+typedef struct far_cache {
+    uint8_t *data;
+    int64_t shape[4], strides[4];
+    bolide_tensor tensor;
+} far_cache;
+
+static int64_t far_bytes(void) {
+    return PAGES * apart;
+}
+
+static int make_far(far_cache *f, int32_t ndim) {
+    f->data = mmap(NULL, (size_t)far_bytes(), PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (f->data == MAP_FAILED)
+        return 0;
+    const int64_t shape[2][4] = {{PAGES, 1, D, 0}, {PAGES, 1, 1, D}};
+    const int64_t strides[2][4] = {{apart, D, 1, 0}, {apart, D, D, 1}};
+    memcpy(f->shape, shape[ndim == 4], sizeof f->shape);
+    memcpy(f->strides, strides[ndim == 4], sizeof f->strides);
+    f->tensor = tensor(f->data, BOLIDE_F8_E4M3FN, ndim, f->shape);
+    f->tensor.strides = f->strides;
+    return 1;
+}
+
+static void drop_far(far_cache *f) {
+    (void)munmap(f->data, (size_t)far_bytes());
+}
+
+/* The row of the last page holds 1.0 everywhere, and nothing else was written: neither the rows
+ * before and behind it nor where 32-bit offsets would have led. */
+static int only_last_page(const far_cache *f) {
+    const int64_t at = (PAGES - 1) * apart;
+    int ok = 1;
+    for (int64_t i = 0; i < D; i++) {
+        ok &= f->data[at + i] == 0x38;
+        ok &= f->data[at + D + i] == 0 && f->data[at - D + i] == 0 && f->data[i] == 0;
+    }
+    return ok && f->data[apart] == 0;
+}
+
+static void far_appends(void) {
+    far_cache k, v, ckv, kpe;
+    if (!make_far(&k, 4) || !make_far(&v, 4) || !make_far(&ckv, 3) || !make_far(&kpe, 3)) {
+        printf("skipped: far pages: no address space\n");
+        skipped++;
+        return;
+    }
+    float row[D];
+    int32_t zero[] = {0}, list[] = {PAGES - 1}, bounds[] = {0, 1}, one[] = {1};
+    int64_t d3[] = {1, 1, D}, d2[] = {1, D}, d1[] = {1}, b1[] = {2};
+    for (int i = 0; i < D; i++)
+        row[i] = 1;
+    bolide_tensor heads = tensor(row, BOLIDE_F32, 3, d3), plain = tensor(row, BOLIDE_F32, 2, d2);
+    bolide_tensor index = tensor(zero, BOLIDE_I32, 1, d1), pages = tensor(list, BOLIDE_I32, 1, d1);
+    bolide_tensor indptr = tensor(bounds, BOLIDE_I32, 1, b1), last = tensor(one, BOLIDE_I32, 1, d1);
+
+    bolide_append_paged_kv_cache_args a;
+    check(!bolide_args_init("append_paged_kv_cache", &a, sizeof a), "init");
+    a.append_key = a.append_value = &heads;
+    a.batch_indices = a.positions = &index;
+    a.k_cache = &k.tensor, a.v_cache = &v.tensor;
+    a.kv_indices = &pages, a.kv_indptr = &indptr, a.kv_last_page_len = &last;
+    check(!bolide_append_paged_kv_cache(NULL, &a, NULL), "append_paged_kv_cache runs");
+    check(only_last_page(&k) && only_last_page(&v), "append_paged_kv_cache over 2^31 elements");
+
+    bolide_append_paged_mla_kv_cache_args m;
+    check(!bolide_args_init("append_paged_mla_kv_cache", &m, sizeof m), "init");
+    m.append_ckv = m.append_kpe = &plain;
+    m.batch_indices = m.positions = &index;
+    m.ckv_cache = &ckv.tensor, m.kpe_cache = &kpe.tensor;
+    m.kv_indices = &pages, m.kv_indptr = &indptr, m.kv_last_page_len = &last;
+    check(!bolide_append_paged_mla_kv_cache(NULL, &m, NULL), "append_paged_mla_kv_cache runs");
+    check(only_last_page(&ckv) && only_last_page(&kpe),
+          "append_paged_mla_kv_cache over 2^31 elements");
+    drop_far(&k), drop_far(&v), drop_far(&ckv), drop_far(&kpe);
+}
+
+/* The same through rope_quantize_fp8_append_paged_kv_cache, which turns by an angle of 0 here. */
+static void far_rope_append(void) {
+    far_cache k, v;
+    if (!make_far(&k, 4) || !make_far(&v, 4)) {
+        printf("skipped: far pages: no address space\n");
+        skipped++;
+        return;
+    }
+    float row[D], table[D];
+    uint8_t out[D];
+    int32_t zero[] = {0}, list[] = {PAGES - 1}, bounds[] = {0, 1};
+    int64_t d3[] = {1, 1, D}, d2[] = {1, D}, d1[] = {1}, b1[] = {2};
+    for (int i = 0; i < D; i++) {
+        row[i] = 1;
+        table[i] = i < D / 2;
+    }
+    bolide_tensor heads = tensor(row, BOLIDE_F32, 3, d3), to = tensor(out, BOLIDE_F8_E4M3FN, 3, d3);
+    bolide_tensor turn = tensor(table, BOLIDE_F32, 2, d2), index = tensor(zero, BOLIDE_I32, 1, d1);
+    bolide_tensor pages = tensor(list, BOLIDE_I32, 1, d1),
+                  indptr = tensor(bounds, BOLIDE_I32, 1, b1);
+    bolide_rope_quantize_fp8_append_paged_kv_cache_args a;
+    check(!bolide_args_init("rope_quantize_fp8_append_paged_kv_cache", &a, sizeof a), "init");
+    a.q_rope = a.k_rope = a.v = &heads;
+    a.cos_sin_cache = &turn;
+    a.pos_ids = a.batch_indices = a.positions = &index;
+    a.k_cache = &k.tensor, a.v_cache = &v.tensor;
+    a.kv_indices = &pages, a.kv_indptr = &indptr;
+    a.q_rope_out = &to;
+    check(!bolide_rope_quantize_fp8_append_paged_kv_cache(NULL, &a, NULL), "rope append runs");
+    check(only_last_page(&k) && only_last_page(&v), "rope append over 2^31 elements");
+    drop_far(&k), drop_far(&v);
+}
+
+/* ---- memory of a call -------------------------------------------------------------------------
+ */
+
+typedef struct scratch {
+    bolide_workspace w;
+    bolide_plan *plan;
+} scratch;
+
+static void *part(int64_t bytes) {
+    return aligned_alloc(64, (size_t)bytes / 64 * 64 + 64);
+}
+
+static scratch take(const bolide_sizes *s) {
+    scratch m = {.w = {part(s->device_bytes), s->device_bytes, part(s->device_int_bytes),
+                       s->device_int_bytes, part(s->pinned_bytes), s->pinned_bytes},
+                 .plan = part(s->plan_bytes)};
+    m.plan->size = s->plan_bytes;
+    return m;
+}
+
+static void give(scratch *m) {
+    free(m->w.device), free(m->w.device_int), free(m->w.pinned), free(m->plan);
+}
+
+/* ---- scores over 65504 --------------------------------------------------------------------------
+ */
+
+/* q and k of 100 in 80 channels: every score is 800,000 before it is scaled, and all are equal, so
+ * the result is the mean of V. f16 sums would be infinite. */
+static void wide_scores(void) {
+    enum { KEYS = 3, SIZE = 80 };
+    static uint16_t q[SIZE], k[KEYS][SIZE], v[KEYS][SIZE], out[SIZE];
+    float lse;
+    int64_t one[] = {1, SIZE}, keys[] = {KEYS, 1, SIZE}, h[] = {1};
+    for (int i = 0; i < SIZE; i++) {
+        q[i] = 0x5640; /* 100 */
+        for (int j = 0; j < KEYS; j++) {
+            k[j][i] = 0x5640;
+            v[j][i] = j == 0 ? 0x3c00 : j == 1 ? 0x4000 : 0x4200; /* 1, 2, 3 */
+        }
+    }
+    bolide_tensor tq = tensor(q, BOLIDE_F16, 2, one), tk = tensor(k, BOLIDE_F16, 3, keys);
+    bolide_tensor tv = tensor(v, BOLIDE_F16, 3, keys), to = tensor(out, BOLIDE_F16, 2, one);
+    bolide_tensor tl = tensor(&lse, BOLIDE_F32, 1, h);
+    bolide_single_decode_with_kv_cache_args a;
+    check(!bolide_args_init("single_decode_with_kv_cache", &a, sizeof a), "init");
+    a.q = &tq, a.k = &tk, a.v = &tv, a.out = &to, a.lse = &tl;
+    a.sm_scale = 1e-5;
+    bolide_sizes sizes;
+    check(!bolide_op_workspace(bolide_op_find("single_decode_with_kv_cache"), NULL, &a, &sizes),
+          "sizes");
+    sizes.plan_bytes = sizeof(bolide_plan);
+    scratch m = take(&sizes);
+    a.workspace = &m.w;
+    check(!bolide_single_decode_with_kv_cache(NULL, &a, NULL), "wide scores run");
+    check(out[0] == 0x4000 && out[SIZE - 1] == 0x4000, "scores beyond 16 bits: the mean of V");
+    /* 8 in natural units, and three equal keys. */
+    check(fabs((double)lse - (8 + log(3)) / log(2)) < 1e-4, "scores beyond 16 bits: the lse");
+    give(&m);
+}
+
+/* ---- more requests than 16 bits count
+ * ------------------------------------------------------------
+ */
+
+/* One query token a request; every third request has no key. */
+static void many_prefills(void) {
+    enum { B = 70000 };
+    int32_t *q_ends = malloc((B + 1) * sizeof *q_ends), *k_ends = malloc((B + 1) * sizeof *k_ends);
+    float *q = calloc((size_t)B * D, sizeof *q), *out = malloc((size_t)B * D * sizeof *out);
+    float *v = malloc((size_t)B * D * sizeof *v);
+    int64_t bounds[] = {B + 1}, rows[] = {B, 1, D}, keys[] = {0, 1, D};
+    int right = 1;
+    for (int32_t r = 0; r <= B; r++) {
+        q_ends[r] = r;
+        k_ends[r] = r - (r + 2) / 3;
+    }
+    keys[0] = k_ends[B];
+    for (int64_t i = 0; i < (int64_t)B * D; i++)
+        v[i] = (float)(i % 1000);
+    memset(out, 0xff, (size_t)B * D * sizeof *out);
+    bolide_tensor qi = tensor(q_ends, BOLIDE_I32, 1, bounds),
+                  ki = tensor(k_ends, BOLIDE_I32, 1, bounds);
+    bolide_tensor tq = tensor(q, BOLIDE_F32, 3, rows), to = tensor(out, BOLIDE_F32, 3, rows);
+    bolide_tensor tk = tensor(q, BOLIDE_F32, 3, keys), tv = tensor(v, BOLIDE_F32, 3, keys);
+    bolide_batch_prefill_ragged_plan_args a;
+    bolide_batch_prefill_ragged_run_args r;
+    bolide_sizes sizes;
+    check(!bolide_args_init("batch_prefill_ragged_plan", &a, sizeof a), "init");
+    check(!bolide_args_init("batch_prefill_ragged_run", &r, sizeof r), "init");
+    a.qo_indptr = &qi, a.kv_indptr = &ki;
+    a.num_qo_heads = a.num_kv_heads = 1;
+    a.head_dim_qk = D;
+    a.q_data_type = BOLIDE_F32;
+    check(!bolide_batch_prefill_ragged_workspace(NULL, &a, &sizes), "sizes");
+    scratch m = take(&sizes);
+    a.workspace = r.workspace = &m.w;
+    a.plan = r.plan = m.plan;
+    r.q = &tq, r.k = &tk, r.v = &tv, r.out = &to;
+    check(!bolide_batch_prefill_ragged_plan(NULL, &a, NULL), "70,000 prefills plan");
+    check(!bolide_batch_prefill_ragged_run(NULL, &r, NULL), "70,000 prefills run");
+    for (int64_t i = 0; i < (int64_t)B * D; i++) {
+        const int64_t request = i / D, has = k_ends[request + 1] - k_ends[request];
+        right &= out[i] == (has ? v[k_ends[request] * D + i % D] : 0.0f);
+    }
+    check(right, "70,000 prefills, each its own result");
+    give(&m);
+    free(q_ends), free(k_ends), free(q), free(out), free(v);
+}
+
+int main(void) {
+    state = (uint64_t)time(NULL) | 1;
+    (void)normal; /* of the shared header; nothing here is random */
+    (void)between;
+    far_appends();
+    far_rope_append();
+    wide_scores();
+    many_prefills();
+    printf("%d passed, %d failed, %d skipped\n", passed, failed, skipped);
+    return failed != 0;
+}
