@@ -80,9 +80,8 @@ __forceinline__ void renorm(row_view &r, exchange &e, const params &p, int64_t r
     if (k > 0 && k < p.v)
         least = select<false>(r, room, state, s, u, (uint64_t)k, LEAST_PROB, false, listed, above);
     else if (top_p < 1.0f)
-        least = select<true>(r, room, state, s, u,
-                             share_of(top_p, power_of_two(42 - u.exponent)), LEAST_PROB, false,
-                             listed, above);
+        least = select<true>(r, room, state, s, u, share_of(top_p, power_of_two(42 - u.exponent)),
+                             LEAST_PROB, false, listed, above);
     uint64_t sum, own;
     if (listed && (!by_count || above == 0))
         sum = tally_listed(room, state, 1, own, [&](float x) {

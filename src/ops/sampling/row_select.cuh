@@ -10,8 +10,9 @@
 //              each with the exact sum of its values
 //
 // As every block then knows the values about t of all, it knows without another pass what each of
-// them keeps. Where the guess was wrong, or too many values are equal, step 3 runs over the whole row with the
-// bins of all blocks added up. Sums are integers, so nothing depends on the order of the atomics.
+// them keeps. Where the guess was wrong, or too many values are equal, step 3 runs over the whole
+// row with the bins of all blocks added up. Sums are integers, so nothing depends on the order of
+// the atomics.
 
 #ifndef BOLIDE_OPS_SAMPLING_ROW_SELECT_CUH
 #define BOLIDE_OPS_SAMPLING_ROW_SELECT_CUH
@@ -33,7 +34,7 @@ struct alignas(16) select_room {
         };
         float own[WARPS][OWN_POOL]; /* what each warp has set aside */
         struct {
-            uint32_t guess[GUESS_BINS]; /* of this block */
+            uint32_t guess[GUESS_BINS];                           /* of this block */
             uint32_t part[GUESS_BINS / CLUSTER], sum[GUESS_BINS]; /* of all: some bins, all bins */
         };
     };
@@ -423,9 +424,8 @@ template <bool MASS>
 __forceinline__ bool find_listed(select_room *room, select_state *state, float low, float high,
                                  uint64_t above, uint64_t want, mass_unit u, uint32_t &key) {
     return descend<MASS, false>(
-        room, state,
-        [&](auto f) { each_listed(room, state, [&](float x, int) { f(x); }); }, key_of(low),
-        key_of(high), above, want, u, key);
+        room, state, [&](auto f) { each_listed(room, state, [&](float x, int) { f(x); }); },
+        key_of(low), key_of(high), above, want, u, key);
 }
 
 /* Adds up weigh(x) of the listed values, and `scale` times the weights above them: of the row, of
@@ -489,8 +489,7 @@ __forceinline__ float select(const row_view &r, select_room *room, select_state 
         listed = share_gathered(room, state, own_above, count, above);
         const float high = fminf(range.high, s.max);
         if (listed && above < want && range.low <= high) {
-            const bool found =
-                find_listed<MASS>(room, state, range.low, high, above, want, u, key);
+            const bool found = find_listed<MASS>(room, state, range.low, high, above, want, u, key);
             if (found || range.low <= floor)
                 return found ? value_of(key) : floor;
         }
@@ -501,7 +500,7 @@ __forceinline__ float select(const row_view &r, select_room *room, select_state 
     const bool found = descend<MASS, true>(
         room, state,
         [&](auto f) {
-            walk<1>(r, [&](const float (&x)[4], int) {
+            walk<1>(r, [&](const float(&x)[4], int) {
 #pragma unroll
                 for (int i = 0; i < 4; i++)
                     f(x[i]);

@@ -279,8 +279,8 @@ struct joined {
 };
 
 /* A block may not be written to before it runs: all arrive when they open the exchange, and wait at
- * its first use, or at last before they leave. What peers push has arrived at the barrier behind it,
- * so nobody waits there for others. */
+ * its first use, or at last before they leave. What peers push has arrived at the barrier behind
+ * it, so nobody waits there for others. */
 struct exchange {
     boards *shared;
     int turn;

@@ -39,9 +39,8 @@ __forceinline__ void put_sample(const params &p, int64_t out, int64_t id, bool v
 __forceinline__ drawing sum_up(context &c, float least, mass_unit u, bool listed) {
     uint64_t own;
     if (SELECT && listed) {
-        const place sums = tally_listed(c.room, c.state, 1, own, [&](float x) {
-            return x >= least ? mass_of(x, u) : 0;
-        });
+        const place sums = tally_listed(c.room, c.state, 1, own,
+                                        [&](float x) { return x >= least ? mass_of(x, u) : 0; });
         return {least, sums, own};
     }
     own = sum_row(c.row, least, u);
@@ -50,8 +49,7 @@ __forceinline__ drawing sum_up(context &c, float least, mass_unit u, bool listed
 
 /* Top-k and top-p. After top-k the probabilities that it keeps are listed as a rule, and the rest
  * is a matter of them alone. */
-__forceinline__ drawing filter_row(context &c, const params &p, int k, float top_p,
-                                   mass_unit u) {
+__forceinline__ drawing filter_row(context &c, const params &p, int k, float top_p, mass_unit u) {
     const bool counted = k > 0, joint = p.filter == BOLIDE__FILTER_JOINT;
     float least = LOGITS ? -INFINITE : LEAST_PROB;
     double mass = power_of_two(42 - u.exponent); /* of a whole row of probabilities */
@@ -110,10 +108,10 @@ __forceinline__ drawing stream_row(context &c, const params &p, mass_unit &u) {
     });
     sum.carry();
     const uint64_t own = warp_total(sum.total);
-    const joined j = c.board.meet({own, float_bits(lanes_max<32>(max))}, {0, 0},
-                                  [](two_words x, two_words y) {
-                                      return two_words{x.a + y.a, larger(x.b, y.b)};
-                                  });
+    const joined j =
+        c.board.meet({own, float_bits(lanes_max<32>(max))}, {0, 0}, [](two_words x, two_words y) {
+            return two_words{x.a + y.a, larger(x.b, y.b)};
+        });
     c.stats.max = lower(j.all.b);
     if (c.stats.max < 2.0f && c.stats.max >= 0x1p-20f)
         return {LEAST_PROB, {j.before.a, j.all.a}, own};
