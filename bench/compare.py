@@ -3,24 +3,30 @@
 """Times problems with `bolide bench`, and the same work in torch on the CPU, in one run.
 
     bench/compare.py [--ours] [--backend cpu|cuda] [--isa NAME|all] [--threads N] [--rounds N]
-                     [FILE|PROBLEM]...
+                     [--seconds S] [--eager] [--keep DIR] [FILE|PROBLEM]...
 
-Without a file or problem, every file in bench/problems (in bench/problems/cuda for the GPU) is taken. Ours and theirs alternate, and
-medians over the rounds are kept. A peer is whichever of torch's forms is fastest: f32 or bf16,
-eager or compiled, on values of the same distribution. Torch is installed for the measurement only,
-into a virtual environment of its own; with --ours it is not needed.
+Without a file or problem, every file in bench/problems (in bench/problems/cuda for the GPU) is
+taken. Ours and theirs alternate, and medians over the rounds are kept. A peer is whichever of
+torch's forms is fastest: f32 or bf16, eager or compiled (--eager leaves the compiled ones out), on
+values of the same distribution. Torch is installed for the measurement only, into a virtual
+environment of its own, unless the Python at hand has it; with --ours it is not needed.
 
-One line a problem goes to bench/results/<device>/<family>.jsonl and replaces the line of the same
-problem, instruction set and number of threads. tools/tables.py prints them into the documents.
+--isa avx2 holds torch to AVX2 as well, and the device's name says so: that is how a machine with
+AVX2 only is measured on a larger one.
+
+One line a problem goes to bench/results/<device>/<family>.jsonl (--keep: to another folder) and
+replaces the line of the same problem, instruction set and number of threads. tools/tables.py
+prints them into the documents.
 """
 
 import argparse
 import datetime
-import itertools
+import importlib.util
 import json
 import os
 import pathlib
 import re
+import select
 import statistics
 import subprocess
 import sys
@@ -29,6 +35,10 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 TOOL = ROOT / "build/bolide"
 ENVIRONMENT = ROOT / ".venv-bench"
 PACKAGES = ["torch", "numpy", "setuptools"]
+RESULTS = ROOT / "bench/results"
+HELD_TO_AVX2 = {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2",
+                "MKL_ENABLE_INSTRUCTIONS": "AVX2"}
+PATIENCE = 300  # seconds for one line of ours
 ISAS = ["baseline", "avx2", "emu512", "avx512"]
 
 
@@ -67,33 +77,50 @@ def isas(wanted):
     return [isa for isa in ISAS if subprocess.run([*words, isa], capture_output=True).returncode == 0]
 
 
-def measure_ours(problem, isa, options):
-    """One line of `bolide bench --json` for one problem."""
-    words = ["bench", *problem.split(), "--json", "--backend", options.backend]
-    words += ["--threads", str(options.threads)] if options.threads else []
-    lines = tool(*words, *(["--isa", isa] if isa else []))
-    if len(lines) != 1:
-        raise Failure(f"{problem}: lists are not taken here; write a line for each problem")
-    return lines[0]
+class Ours:
+    """A `bolide bench` that takes a problem at a time, so that its ceilings are measured once."""
+
+    def __init__(self, isa, options):
+        words = [TOOL, "bench", "-", "--json", "--backend", options.backend]
+        words += ["--seconds", str(options.seconds)]
+        words += ["--threads", str(options.threads)] if options.threads else []
+        words += ["--isa", isa] if isa else []
+        self.process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def measure(self, problem):
+        self.process.stdin.write(f"{problem}\n".encode())
+        self.process.stdin.flush()
+        ready = select.select([self.process.stdout], [], [], PATIENCE)[0]
+        text = self.process.stdout.readline() if ready else b""
+        if not text:
+            raise Failure(f"{problem}: no result; lists are not taken here, and an operator has to "
+                          "have an implementation")
+        return json.loads(text)
+
+    def close(self):
+        self.process.kill()
+        self.process.wait()
 
 
-def measure(problem, isa, options):
+def measure(problem, ours, options):
     """Alternates ours and theirs; returns the line to keep."""
     calls = {}
     if not options.ours and options.backend == "cpu":
         import peers
 
-        calls = peers.calls(problem, options.threads)
+        calls = peers.calls(problem, options.threads, options.seconds, options.eager)
     lines, times = [], {name: [] for name in calls}
     for _ in range(options.rounds):
-        lines.append(measure_ours(problem, isa, options))
+        lines.append(ours.measure(problem))
         for name, call in calls.items():
             times[name].append(call())
     lines.sort(key=lambda line: line["us"])
     line = lines[len(lines) // 2]
     line["us_min"] = min(other["us_min"] for other in lines)
     line.setdefault("date", datetime.date.today().isoformat())
-    line.setdefault("commit", commit())
+    line["device"] = device(line, options)
+    if options.commit:
+        line["commit"] = options.commit
     if times:
         line["peers"] = {name: round(statistics.median(us), 3) for name, us in times.items()}
         line["best_peer"] = min(line["peers"], key=line["peers"].get)
@@ -101,19 +128,20 @@ def measure(problem, isa, options):
     return line
 
 
-def commit():
-    def git(*words):
-        return subprocess.run(["git", "-C", ROOT, *words], capture_output=True,
-                              text=True).stdout.strip()
+def device(line, options):
+    """The name of the machine, with what tells it from others of that name."""
+    if options.backend == "cuda":
+        return line["device"]
+    cores = len(os.sched_getaffinity(0))
+    flags = pathlib.Path("/proc/cpuinfo").read_text()
+    units = ", AMX" if "amx_bf16" in flags else ""
+    held = ", held to AVX2" if line["isa"] == "avx2" and "avx512f" in flags else units
+    return f"{line['device']}, {cores} cores{held}"
 
-    changed = git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!bench/results",
-                  ":!*.md")
-    return git("rev-parse", "--short=10", "HEAD") + ("+" if changed else "")
 
-
-def keep(line, family):
+def keep(line, family, results):
     folder = re.sub(r"[^a-z0-9]+", "-", line["device"].lower()).strip("-")
-    path = ROOT / "bench/results" / folder / f"{family}.jsonl"
+    path = results / folder / f"{family}.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
     old = [json.loads(text) for text in path.read_text().splitlines()] if path.exists() else []
 
@@ -135,33 +163,56 @@ def arguments():
     parser.add_argument("--isa", default="", help="an instruction set, or all of this machine")
     parser.add_argument("--threads", type=int, default=0, help="0: as many as a call would take")
     parser.add_argument("--rounds", type=int, default=0, help="default: 5 with peers, else 1")
+    parser.add_argument("--seconds", type=float, default=0.3, help="of each measurement")
+    parser.add_argument("--eager", action="store_true", help="no compiled peers")
+    parser.add_argument("--commit", default="", help="of the build, where it has no repository")
+    parser.add_argument("--keep", type=pathlib.Path, default=RESULTS, help="folder of results")
     parser.add_argument("problem", nargs="*", metavar="FILE|PROBLEM")
     options = parser.parse_args()
     options.rounds = options.rounds or (1 if options.ours else 5)
     return options
 
 
-def main():
-    options = arguments()
-    python = ENVIRONMENT / "bin/python"
-    if not options.ours and options.backend == "cpu" and sys.prefix != str(ENVIRONMENT):
+def find_torch(options):
+    """Goes on in an environment that has torch, held to the instruction set of ours."""
+    if options.ours or options.backend != "cpu":
+        return
+    if options.isa == "avx2" and not HELD_TO_AVX2.items() <= os.environ.items():
+        os.environ.update(HELD_TO_AVX2)
+        os.execv(sys.executable, [sys.executable, __file__, *sys.argv[1:]])
+    if not importlib.util.find_spec("torch"):
+        python = ENVIRONMENT / "bin/python"
         subprocess.run([ROOT / "tools/venv.sh", ENVIRONMENT, *PACKAGES], check=True)
         os.execv(python, [python, __file__, *sys.argv[1:]])
+
+
+def report(line):
+    text = f"{line['us']:10.2f} us  {100 * line['share']:5.1f} % of {line['ceiling']}"
+    if "ratio" in line:
+        text += f"  {line['ratio']:6.2f} x {line['best_peer']}"
+    print(f"{text}  {line['problem']}  {line['isa']}, {line['threads']}", flush=True)
+
+
+def main():
+    options = arguments()
+    find_torch(options)
     families = {op["name"]: op["family"] for op in tool("ops", "--json")}
     failed = 0
     problems = read_problems(options.problem, options.backend)
-    for problem, isa in itertools.product(problems, isas(options.isa)):
-        try:
-            line = measure(problem, isa, options)
-        except Failure as failure:
-            print(f"compare: {failure}", file=sys.stderr)
-            failed += 1
-            continue
-        keep(line, families[line["problem"].split()[0]])
-        text = f"{line['us']:10.2f} us  {100 * line['share']:5.1f} % of {line['ceiling']}"
-        if "ratio" in line:
-            text += f"  {line['ratio']:6.2f} x {line['best_peer']}"
-        print(f"{text}  {line['problem']}  {line['isa']}", flush=True)
+    for isa in isas(options.isa):
+        ours = Ours(isa, options)
+        for problem in problems:
+            try:
+                line = measure(problem, ours, options)
+            except Failure as failure:
+                print(f"compare: {failure}", file=sys.stderr)
+                failed += 1
+                ours.close()
+                ours = Ours(isa, options)
+                continue
+            keep(line, families[line["problem"].split()[0]], options.keep)
+            report(line)
+        ours.close()
     return failed > 0
 
 

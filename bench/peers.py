@@ -15,8 +15,7 @@ import time
 import torch
 import torch.nn.functional as F
 
-SECONDS = 0.3
-FEWEST = 7
+FEWEST = 5
 DTYPES = {"bf16": torch.bfloat16, "f32": torch.float32}
 
 
@@ -144,11 +143,13 @@ FORMS = {
 }
 
 
-def variants(forms, inputs):
+def variants(forms, inputs, eager):
     """Each function as it is and compiled, after one call each; not all can be compiled."""
     for name, function in forms.items():
         function(*inputs)
         yield f"torch {name}", function
+        if eager:
+            continue
         compiled = torch.compile(function, dynamic=False)
         try:
             compiled(*inputs)
@@ -159,14 +160,14 @@ def variants(forms, inputs):
         yield f"torch {name}, compiled", compiled
 
 
-def timer(function, sets):
+def timer(function, sets, seconds):
     """A call that measures the function for a while and returns the median in microseconds."""
 
     def run():
         times, i = [], 0
         with torch.inference_mode():
             function(*sets[0])
-            end = time.perf_counter() + SECONDS
+            end = time.perf_counter() + seconds
             while time.perf_counter() < end or len(times) < FEWEST:
                 i = (i + 1) % len(sets)
                 start = time.perf_counter()
@@ -177,7 +178,7 @@ def timer(function, sets):
     return run
 
 
-def calls(problem, threads):
+def calls(problem, threads, seconds, eager):
     """Measuring functions by name; none for an operator that torch has no form of."""
     operator, p = numbers(problem)
     if operator not in FORMS:
@@ -191,7 +192,7 @@ def calls(problem, threads):
             first = make(dtype)
             size = sum(tensor.numel() * tensor.element_size() for tensor in first)
             count = min(max(2, math.ceil(4 * last_cache_bytes() / size)), 64)
-            sets = [first] + [make(dtype) for _ in range(count - 1)]
-            for name, function in variants(forms, make(dtype)):
-                out[f"{name}, {dtype_name}"] = timer(function, sets)
+            sets = [first] + [[x.clone() for x in first] for _ in range(count - 1)]
+            for name, function in variants(forms, [x.clone() for x in first], eager):
+                out[f"{name}, {dtype_name}"] = timer(function, sets, seconds)
     return out

@@ -16,7 +16,13 @@
 
 #include <tvm/ffi/extra/c_env_api.h>
 
-#define EXPORT __attribute__((visibility("default")))
+/* tvm-ffi finds the functions of a module by symbols with this prefix. */
+#define EXPORTED(name) __asm__("__tvm_ffi_" name) __attribute__((visibility("default")))
+int set_batch_invariant(void *self, const TVMFFIAny *args, int32_t count, TVMFFIAny *result)
+    EXPORTED("set_batch_invariant");
+int set_grow(void *self, const TVMFFIAny *args, int32_t count, TVMFFIAny *result)
+    EXPORTED("set_grow");
+int bind_call(void *self, const TVMFFIAny *args, int32_t count, TVMFFIAny *result) EXPORTED("bind");
 
 enum { MAX_DEVICES = 64, MAX_STREAMS = 256 };
 
@@ -64,8 +70,7 @@ int context_of(bolide_device device, const bolide_context **ctx) {
 }
 
 /* set_batch_invariant(flag): sets it for this thread and returns what it was. */
-EXPORT int __tvm_ffi_set_batch_invariant(void *self, const TVMFFIAny *args, int32_t count,
-                                         TVMFFIAny *result) {
+int set_batch_invariant(void *self, const TVMFFIAny *args, int32_t count, TVMFFIAny *result) {
     (void)self;
     if (count != 1)
         return raise_value("set_batch_invariant", "arguments", "expected one");
@@ -209,7 +214,7 @@ int bring_scratch(frame *f, const bolide_context *ctx) {
 }
 
 /* set_grow(function): who allocates scratch on a GPU. */
-EXPORT int __tvm_ffi_set_grow(void *self, const TVMFFIAny *args, int32_t count, TVMFFIAny *result) {
+int set_grow(void *self, const TVMFFIAny *args, int32_t count, TVMFFIAny *result) {
     (void)self;
     (void)result;
     if (count != 1 || args[0].type_index != kTVMFFIFunction)
@@ -307,7 +312,7 @@ static int copy_text(const TVMFFIAny *v, char *out, size_t size) {
 
 /* bind(operator, phase, names): a function of the values of those names. phase is "run", "plan" or
  * "workspace". */
-EXPORT int __tvm_ffi_bind(void *self, const TVMFFIAny *args, int32_t count, TVMFFIAny *result) {
+int bind_call(void *self, const TVMFFIAny *args, int32_t count, TVMFFIAny *result) {
     (void)self;
     char op[64], phase[16], names[2048];
     if (count != 3)

@@ -36,7 +36,7 @@ static int units(void) {
 const bolide__gemm_kernel *bolide__gemm_bf16(int units_allowed) {
     const bolide__cpu_features *f = bolide__cpu_features_get();
     if (units_allowed && units()) {
-        if (f->amx_bf16)
+        if (f->amx_bf16 && f->avx512_bf16)
             return &bolide__gemm_amx_entry_avx512;
         if (f->avx512_bf16 && f->fast_bf16_dot)
             return &bolide__gemm_bf16_entry_avx512;
@@ -49,7 +49,7 @@ const bolide__gemm_kernel *bolide__gemm_entry(int index) {
     const bolide__gemm_kernel *const entries[] = {
         bolide__gemm_f32(),
         units() && f->avx512_bf16 ? &bolide__gemm_bf16_entry_avx512 : NULL,
-        units() && f->amx_bf16 ? &bolide__gemm_amx_entry_avx512 : NULL,
+        units() && f->amx_bf16 && f->avx512_bf16 ? &bolide__gemm_amx_entry_avx512 : NULL,
     };
     for (int i = 0; i < 3; i++)
         if (entries[i] && index-- == 0)

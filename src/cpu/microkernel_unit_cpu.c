@@ -13,7 +13,7 @@
 #if defined(BOLIDE_ISA_AVX512)
 
 #define BF16_TARGET __attribute__((target("avx512bf16")))
-#define AMX_TARGET __attribute__((target("amx-tile,amx-bf16")))
+#define AMX_TARGET __attribute__((target("amx-tile,amx-bf16,avx512bf16")))
 
 /* ---- pairs -------------------------------------------------------------------------------- */
 
@@ -25,11 +25,13 @@ BOLIDE_INLINE i32x16 load_pairs(const void *row, int64_t dtype, int64_t p, int64
             return i32_load((const int32_t *)from);
         return (i32x16){_mm512_maskz_loadu_epi16((__mmask32)((1u << left) - 1u), from)};
     }
-    uint16_t t[32];
-    bf16_store(t, left >= 16 ? load16(from, dtype) : load16_n(from, dtype, left));
+    const i32x16 low = f32_to_bf16(left >= 16 ? load16(from, dtype) : load16_n(from, dtype, left));
     const void *second = left > 16 ? dtype_at(from, dtype, 16) : from;
-    bf16_store(t + 16, left >= 32 ? load16(second, dtype) : load16_n(second, dtype, left - 16));
-    return i32_load((const int32_t *)(const void *)t);
+    const i32x16 high =
+        f32_to_bf16(left >= 32 ? load16(second, dtype) : load16_n(second, dtype, left - 16));
+    /* Through registers: a load that spans two stores would wait for both. */
+    return (i32x16){_mm512_inserti64x4(_mm512_castsi256_si512(_mm512_cvtepi32_epi16(low.v)),
+                                       _mm512_cvtepi32_epi16(high.v), 1)};
 }
 
 /* Sixteen rows from element p on, transposed: vector s holds pair s of every row. */
@@ -44,6 +46,12 @@ BOLIDE_INLINE void load_pair_columns(f32x16 r[16], const void *const *rows, int6
 BOLIDE_INLINE i32x16 load_row_pair(const void *const *rows, int64_t dtype, int64_t p, int64_t k,
                                    int at, int n) {
     const int offset = n > at ? at : 0;
+    if (dtype == BOLIDE_BF16) {
+        const i32x16 even = u16_load_n(dtype_at(rows[p], dtype, offset), n - at);
+        if (p + 1 == k)
+            return even;
+        return i32_or(even, i32_shl(u16_load_n(dtype_at(rows[p + 1], dtype, offset), n - at), 16));
+    }
     i32x16 r = f32_to_bf16(load16_n(dtype_at(rows[p], dtype, offset), dtype, n - at));
     if (p + 1 < k) {
         const void *odd = dtype_at(rows[p + 1], dtype, offset);
@@ -162,7 +170,26 @@ BOLIDE_INLINE void amx_pack_a_slabs(int32_t *panel, const void *const *rows, int
         for (int i = 0; i < AMX_SIDE; i++, panel += BOLIDE_LANES)
             i32_store(panel, i < m ? load_pairs(rows[i], dtype, p, k - p) : i32_zero());
 }
+/* f32 through the chip's conversion: it is what attention rounds its weights with, row by row. */
+AMX_TARGET static void amx_pack_a_f32(int32_t *panel, const void *const *rows, int m, int64_t k) {
+    for (int64_t p = 0; p < k; p += AMX_SLAB) {
+        for (int i = 0; i < AMX_SIDE; i++, panel += BOLIDE_LANES) {
+            if (i >= m) {
+                i32_store(panel, i32_zero());
+                continue;
+            }
+            const float *x = (const float *)rows[i] + p;
+            const f32x16 low = f32_load_n(x, k - p);
+            const f32x16 high = k - p > 16 ? f32_load_n(x + 16, k - p - 16) : f32_zero();
+            i32_store(panel, (i32x16){(__m512i)_mm512_cvtne2ps_pbh(high.v, low.v)});
+        }
+    }
+}
 static void amx_pack_a(void *panel, const void *const *rows, int64_t dtype, int m, int64_t k) {
+    if (dtype == BOLIDE_F32) {
+        amx_pack_a_f32(panel, rows, m, k);
+        return;
+    }
 #define AMX_PACK_A(d) amx_pack_a_slabs((int32_t *)panel, rows, d, m, k)
     BOLIDE__EACH_DTYPE(dtype, AMX_PACK_A);
 }
@@ -208,13 +235,20 @@ static const amx_config amx_full = {
 
 /* Registers 0 to 3 are the sums (row of tiles, column of tiles), 4 and 5 are A, 6 and 7 are B. */
 AMX_TARGET static void amx_full_tile(int64_t k, const int32_t *a, const int32_t *b, float *c,
-                                     int64_t ldc) {
+                                     int64_t ldc, int accumulate) {
     const int64_t bytes = ldc * 4;
     _tile_loadconfig(&amx_full);
-    _tile_loadd(0, c, bytes);
-    _tile_loadd(1, c + 16, bytes);
-    _tile_loadd(2, c + 16 * ldc, bytes);
-    _tile_loadd(3, c + 16 * ldc + 16, bytes);
+    if (accumulate) {
+        _tile_loadd(0, c, bytes);
+        _tile_loadd(1, c + 16, bytes);
+        _tile_loadd(2, c + 16 * ldc, bytes);
+        _tile_loadd(3, c + 16 * ldc + 16, bytes);
+    } else {
+        _tile_zero(0);
+        _tile_zero(1);
+        _tile_zero(2);
+        _tile_zero(3);
+    }
     for (int64_t p = 0; p < k; p += AMX_SLAB) {
         _tile_loadd(4, a, 64);
         _tile_loadd(6, b, 64);
@@ -236,11 +270,16 @@ AMX_TARGET static void amx_full_tile(int64_t k, const int32_t *a, const int32_t 
 
 /* Sixteen rows at most: half the work. */
 AMX_TARGET static void amx_half_tile(int64_t k, const int32_t *a, const int32_t *b, float *c,
-                                     int64_t ldc) {
+                                     int64_t ldc, int accumulate) {
     const int64_t bytes = ldc * 4;
     _tile_loadconfig(&amx_full);
-    _tile_loadd(0, c, bytes);
-    _tile_loadd(1, c + 16, bytes);
+    if (accumulate) {
+        _tile_loadd(0, c, bytes);
+        _tile_loadd(1, c + 16, bytes);
+    } else {
+        _tile_zero(0);
+        _tile_zero(1);
+    }
     for (int64_t p = 0; p < k; p += AMX_SLAB) {
         _tile_loadd(4, a, 64);
         _tile_loadd(6, b, 64);
@@ -255,25 +294,27 @@ AMX_TARGET static void amx_half_tile(int64_t k, const int32_t *a, const int32_t 
     _tile_release();
 }
 
-/* The sums start in memory: in C itself when the tile is whole and goes on, else in a copy. */
+static void amx_tile(int64_t k, const int32_t *a, const int32_t *b, float *c, int64_t ldc, int m,
+                     int accumulate) {
+    if (m > 16)
+        amx_full_tile(k, a, b, c, ldc, accumulate);
+    else
+        amx_half_tile(k, a, b, c, ldc, accumulate);
+}
+
+/* Tiles that are not whole are computed in a copy. */
 static void amx_run(int64_t k, const void *a, const void *b, float *c, int64_t ldc, int m, int n,
                     int accumulate) {
     float t[AMX_SIDE * AMX_SIDE];
-    if (accumulate && m == AMX_SIDE && n == AMX_SIDE) {
-        amx_full_tile(k, a, b, c, ldc);
+    if ((m == AMX_SIDE || m == 16) && n == AMX_SIDE) {
+        amx_tile(k, a, b, c, ldc, m, accumulate);
         return;
     }
-    for (int i = 0; i < AMX_SIDE; i++) {
-        for (int v = 0; v < AMX_SIDE; v += BOLIDE_LANES) {
-            const int there = accumulate && i < m && n > v;
+    for (int i = 0; accumulate && i < AMX_SIDE; i++)
+        for (int v = 0; v < AMX_SIDE; v += BOLIDE_LANES)
             f32_store(t + i * AMX_SIDE + v,
-                      there ? f32_load_n(c + i * ldc + v, n - v) : f32_zero());
-        }
-    }
-    if (m > 16)
-        amx_full_tile(k, a, b, t, AMX_SIDE);
-    else
-        amx_half_tile(k, a, b, t, AMX_SIDE);
+                      i < m && n > v ? f32_load_n(c + i * ldc + v, n - v) : f32_zero());
+    amx_tile(k, a, b, t, AMX_SIDE, m, accumulate);
     for (int i = 0; i < m; i++)
         for (int v = 0; v < n; v += BOLIDE_LANES)
             f32_store_n(c + i * ldc + v, f32_load(t + i * AMX_SIDE + v), n - v);

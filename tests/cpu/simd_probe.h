@@ -114,6 +114,8 @@ BOLIDE_CPU_KERNEL(probe_angles,
 
 enum probe_shape {
     SHAPE_TRANSPOSE,    /* 256 -> 256 */
+    SHAPE_SUM16,        /* 256 -> 16: f32_sum16, then 16 of f32_sum */
+    SHAPE_SPLIT,        /* 16 bf16 in 8 floats -> 16: bf16_load_split */
     SHAPE_DEINTERLEAVE, /* 32 -> 32: evens, odds */
     SHAPE_INTERLEAVE,   /* 32 -> 32 */
     SHAPE_COMPRESS,     /* 16, bits -> count elements; then the count in out[31] */

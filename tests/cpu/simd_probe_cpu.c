@@ -4,7 +4,7 @@
 
 #include "simd_probe.h"
 
-#include "cpu/simd.h"
+#include "cpu/simd_dot.h"
 
 static f32x16 truth(mask16 m) {
     return i32_as_f32(i32_select(m, i32_set(1), i32_set(0)));
@@ -105,6 +105,19 @@ static void probe_gathers(int which, const float *in, float *out, uint32_t bits)
         f32_store(out, f32_gather_mask(m, in, i32_select(m, at, i32_set(0x3FFFFFF0))));
 }
 
+static void probe_dot(int which, const float *in, float *out) {
+    f32x16 r[16];
+    if (which == SHAPE_SPLIT) {
+        f32_store(out, bf16_load_split(in));
+        return;
+    }
+    for (int i = 0; i < 16; i++)
+        r[i] = f32_load(in + 16 * i);
+    f32_store(out, f32_sum16(r));
+    for (int i = 0; i < 16; i++)
+        out[16 + i] = f32_sum(r[i]);
+}
+
 void BOLIDE_ISA(probe_shapes)(int which, const float *in, float *out, uint32_t bits) {
     const mask16 m = mask_of_bits(bits & 0xFFFFu);
     f32x16 r[16], x, y;
@@ -115,6 +128,10 @@ void BOLIDE_ISA(probe_shapes)(int which, const float *in, float *out, uint32_t b
         f32_transpose16(r);
         for (int i = 0; i < 16; i++)
             f32_store(out + 16 * i, r[i]);
+        break;
+    case SHAPE_SUM16:
+    case SHAPE_SPLIT:
+        probe_dot(which, in, out);
         break;
     case SHAPE_DEINTERLEAVE:
     case SHAPE_INTERLEAVE:

@@ -279,6 +279,30 @@ static void test_moves(bolide__isa isa) {
     expect(ok[2], "%s interleave", bolide__isa_name(isa));
 }
 
+/* Sixteen sums at once have the bits of each alone. */
+static void test_sum16(bolide__isa isa) {
+    float x[256], y[32];
+    int ok = 1;
+    for (int i = 0; i < 256; i++)
+        x[i] = random_float(-1.0f, 1.0f);
+    BOLIDE_CPU_PICK(probe_shapes)(SHAPE_SUM16, x, y, 0);
+    for (int i = 0; i < 16; i++)
+        ok &= bits_of(y[i]) == bits_of(y[16 + i]);
+    expect(ok, "%s sum16", bolide__isa_name(isa));
+}
+
+static void test_split(bolide__isa isa) {
+    float x[8], y[16];
+    int ok = 1;
+    for (int i = 0; i < 8; i++)
+        x[i] = random_bits();
+    BOLIDE_CPU_PICK(probe_shapes)(SHAPE_SPLIT, x, y, 0);
+    for (int i = 0; i < 8; i++)
+        ok &=
+            bits_of(y[i]) == bits_of(x[i]) << 16 && bits_of(y[8 + i]) == (bits_of(x[i]) & ~0xFFFFu);
+    expect(ok, "%s bf16_load_split", bolide__isa_name(isa));
+}
+
 static int compress_ok(int shape, uint32_t bits, const float *x) {
     float y[32];
     int count = 0, ok = 1;
@@ -400,6 +424,8 @@ static void test_tails(bolide__isa isa) {
 static void test_all(bolide__isa isa) {
     test_lanes(isa);
     test_moves(isa);
+    test_sum16(isa);
+    test_split(isa);
     test_masks(isa);
     test_tails(isa);
 }

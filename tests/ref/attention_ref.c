@@ -13,6 +13,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "cpu/microkernel.h"
+
 /* Where the key and value of one position lie, as first elements of k->f64 and v->f64. */
 typedef struct place {
     int64_t k, v;
@@ -164,12 +166,15 @@ static int64_t longest_sum(const ref_call *c) {
 /* Logits come out of float32 sums with an error that grows with their size, and exp passes it on;
  * with normal data they reach about 6, with scales and fp8 values somewhat more. */
 static double logit_slack(const ref_call *c) {
-    if (!ref_on_cuda(c))
+    const int bf16 = ref_in(c, "q")->dtype == BOLIDE_BF16;
+    const int units = !ref_on_cuda(c) && bf16 && bolide__gemm_bf16(1)->unit;
+    if (!ref_on_cuda(c) && !units)
         return 1.6e-5;
-    /* The tensor cores take weights in 16 bits: bf16 with bf16 queries, else f16. Each is off by up
-     * to 2^-9 or 2^-12 of itself; six times that covers the largest of many outputs, also in rows
-     * that see few keys and so are larger than the root mean square of all. */
-    return ref_in(c, "q")->dtype == BOLIDE_BF16 ? 6 * 0x1p-9 : 6 * 0x1p-12;
+    /* Tensor cores take weights in 16 bits: bf16 with bf16 queries, else f16. Each is off by up to
+     * 2^-9 or 2^-12 of itself; six times that covers the largest of many outputs, also in rows that
+     * see few keys and so are larger than the root mean square of all. The CPU's units round the
+     * same way; small problems come near the bound, so it has twice the room. */
+    return units ? 12 * 0x1p-9 : bf16 ? 6 * 0x1p-9 : 6 * 0x1p-12;
 }
 
 static double flops_of(const ref_call *c) {

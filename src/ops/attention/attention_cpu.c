@@ -4,76 +4,20 @@
 // few key heads) until none is left. A unit walks over its keys in blocks of 64: scores, online
 // softmax in base 2, weighted values. Few rows read keys and values where they lie
 // (attention_dot.h) and are bound by memory; many rows pack the block once and are bound by
-// multiply-adds (attention_tile.h). A unit writes its rows, or their unfinished state into a slot
-// that the merge joins afterwards. Which thread runs a unit changes nothing.
+// multiply-adds (attention_tile.h), or use the chip's units for bf16 (attention_unit.h). A unit
+// writes its rows, or their unfinished state into a slot that the merge joins afterwards. Which
+// thread runs a unit changes nothing.
 
 #include "ops/attention/attention_internal.h"
 
 #include <math.h>
 
+#include "ops/attention/attention_block.h"
 #include "ops/attention/attention_load.h"
-#include "ops/attention/attention_mask.h"
 #include "ops/attention/attention_tile.h"
-
-enum {
-    DOT_ROWS_MAX = 8, /* rows up to which reading in place is faster than packing */
-    TILE_ROWS_MAX = BOLIDE__ATTN_TILE_ROWS
-};
+#include "ops/attention/attention_unit.h"
 
 static const float log2_e = 1.44269504f, ln_2 = 0.693147181f;
-
-/* ---- a lane's scratch and a unit's state -------------------------------------------------- */
-
-typedef struct unit {
-    tile_place place;
-    const bolide__attention_params *p;
-    const bolide__attention_item *item;
-    int64_t head, heads; /* key heads [head, head + heads) */
-    int64_t dq, dv;      /* d_qk and d_vo padded to 16: row strides of q and o */
-    bool dot;
-    /* scratch of the lane: [heads][rows][…] for q, o, m, l */
-    float *q, *o, *m, *l, *scores, *keys, *values, *rotated, *cosine, *sine;
-    /* of the block at hand */
-    int64_t key;
-    int n;
-    block_view view;
-    uint64_t visible[TILE_ROWS_MAX];
-    const char *k[BLOCK], *v[BLOCK]; /* of the head at hand */
-    /* the block after it, for the unit's first head */
-    int next_n;
-    const char *next_k[BLOCK], *next_v[BLOCK];
-    read_ahead ahead_k, ahead_v;
-} unit;
-
-static int64_t pad16(int64_t x) {
-    return (x + 15) / 16 * 16;
-}
-
-static float *take(unsigned char **at, int64_t floats) {
-    float *p = (float *)*at;
-    *at += pad16(floats) * (int64_t)sizeof(float);
-    return p;
-}
-
-/* The order of bolide__attention_lane_bytes. */
-static void spread_scratch(unit *u, unsigned char *lane) {
-    const bolide__attention_params *p = u->p;
-    const int64_t rows = p->unit_heads * p->tile_rows;
-    u->dq = pad16(p->d_qk);
-    u->dv = pad16(p->d_vo);
-    u->q = take(&lane, rows * u->dq);
-    u->o = take(&lane, rows * u->dv);
-    u->m = take(&lane, rows);
-    u->l = take(&lane, rows);
-    u->scores = take(&lane, p->tile_rows * BLOCK);
-    u->keys = take(&lane, BLOCK * u->dq);
-    u->values = take(&lane, BLOCK * u->dv);
-    if (p->flags & BOLIDE__ATTN_ROPE) {
-        u->rotated = take(&lane, BLOCK * u->dq);
-        u->cosine = take(&lane, BLOCK * pad16(p->d_qk / 2));
-        u->sine = take(&lane, BLOCK * pad16(p->d_qk / 2));
-    }
-}
 
 static float scale_value(const bolide__attention_scale *s, int64_t head) {
     return s->tensor ? s->tensor[head * s->step] : (float)s->number;
@@ -81,15 +25,15 @@ static float scale_value(const bolide__attention_scale *s, int64_t head) {
 
 /* ---- rotary embedding --------------------------------------------------------------------- */
 
-/* Rotates the block's keys into scratch and points there. */
-static void rotate_keys(unit *u) {
+/* Rotates the block's keys of a head, `offset` bytes behind the rows at hand, into scratch. */
+static void rotate_keys(const unit *u, int64_t offset, const char **rotated) {
     const bolide__attention_params *p = u->p;
     const int64_t step = pad16(p->d_qk / 2);
     for (int j = 0; j < u->n; j++) {
         float *row = u->rotated + j * u->dq;
-        widen(u->k[j], p->kv_dtype, p->d_qk, row);
+        widen(u->row[j] + offset, p->kv_dtype, p->d_qk, row);
         rotate(row, p->d_qk, u->cosine + j * step, u->sine + j * step);
-        u->k[j] = (const char *)row;
+        rotated[j] = (const char *)row;
     }
 }
 
@@ -111,12 +55,17 @@ static float query_scale(const bolide__attention_params *p, int64_t q_head, int6
     return (float)(p->soft_cap > 0 ? s / p->soft_cap : s * 1.4426950408889634);
 }
 
+static const void *query_at(const unit *u, int64_t i, int64_t r) {
+    const bolide__attention_params *p = u->p;
+    const int64_t token = u->place.request->q_start + row_token(u, r);
+    return dtype_at(p->q, p->q_dtype, token * p->q_n + row_head(u, i, r) * p->q_h);
+}
+
 /* One query in f32, turned to its position and scaled. */
 static void load_query(unit *u, int64_t i, int64_t r, float *q) {
     const bolide__attention_params *p = u->p;
     const int64_t token = row_token(u, r), head = row_head(u, i, r);
-    const int64_t at = (u->place.request->q_start + token) * p->q_n + head * p->q_h;
-    widen(dtype_at(p->q, p->q_dtype, at), p->q_dtype, p->d_qk, q);
+    widen(query_at(u, i, r), p->q_dtype, p->d_qk, q);
     if (p->flags & BOLIDE__ATTN_ROPE) {
         if (r == 0 || row_token(u, r - 1) != token)
             rope_angles(p, u->place.shift + token, u->cosine, u->sine);
@@ -127,19 +76,35 @@ static void load_query(unit *u, int64_t i, int64_t r, float *q) {
         f32_store(q + c, f32_mul(f32_load(q + c), scale));
 }
 
-/* The queries of a head: row by row to be read in place, by strips for tiles. */
-static void load_queries(unit *u, int64_t i) {
+/* The queries of a head, regrouped by strips for tiles, else by groups of 4, 2 or 1. */
+static void pack_rows(unit *u, int64_t i) {
+    const bolide__attention_params *p = u->p;
     const int64_t rows = u->place.rows;
+    const bool split = u->split && !(p->flags & BOLIDE__ATTN_ROPE);
     float *q = u->q + i * rows * u->dq;
     for (int64_t r = 0; r < rows;) {
-        const int n = u->dot ? 1 : strip_rows(rows - r);
-        float *to = u->dot ? q + r * u->dq : u->keys;
-        for (int m = 0; m < n; m++)
-            load_query(u, i, r + m, to + m * u->dq);
-        if (!u->dot)
-            pack_queries(n, to, u->dq, u->p->d_qk, q + r * u->p->d_qk);
+        const int n = u->dot ? 1 << dot_step(rows - r) : strip_rows(rows - r);
+        for (int m = 0; m < n; m++) {
+            load_query(u, i, r + m, u->keys + m * u->dq);
+            if (split)
+                split_order(u->keys + m * u->dq, p->d_qk);
+        }
+        if (u->dot)
+            pack_dot_queries(n, u->keys, u->dq, q + r * u->dq);
+        else
+            pack_queries(n, u->keys, u->dq, p->d_qk, q + r * p->d_qk);
         r += n;
     }
+}
+
+static void load_queries(unit *u, int64_t i) {
+    const int64_t rows = u->place.rows;
+    if (u->unit)
+        unit_pack_queries(u, query_at);
+    else
+        pack_rows(u, i);
+    for (int64_t r = 0; u->unit && r < rows; r++)
+        u->row_scale[r] = query_scale(u->p, row_head(u, 0, r), u->head);
     for (int64_t c = 0; c < rows * u->dv; c += 16)
         f32_store(u->o + i * rows * u->dv + c, f32_zero());
     for (int64_t r = 0; r < rows; r++) {
@@ -149,79 +114,6 @@ static void load_queries(unit *u, int64_t i) {
 }
 
 /* ---- a block ------------------------------------------------------------------------------ */
-
-/* Addresses of n keys and values from `key` on, for the unit's first head. */
-static void find_block(const unit *u, int64_t key, int n, const char **to_k, const char **to_v) {
-    const bolide__attention_params *p = u->p;
-    const bolide__attention_request *request = u->place.request;
-    const char *k = dtype_at(p->k, p->kv_dtype, u->head * p->k_h);
-    const char *v = dtype_at(p->v, p->kv_dtype, u->head * p->v_h);
-    const int64_t bytes = dtype_bytes(p->kv_dtype);
-    if (!p->indices) {
-        for (int j = 0; j < n; j++) {
-            to_k[j] = k + (request->kv_start + key + j) * p->k_n * bytes;
-            to_v[j] = v + (request->v_start + key + j) * p->v_n * bytes;
-        }
-        return;
-    }
-    const int64_t start =
-        p->table_row ? u->place.request_index * p->table_row : (int64_t)request->kv_start;
-    const int32_t *list = p->indices + start;
-    int64_t entry = key / p->page_size, in_page = key % p->page_size;
-    for (int j = 0; j < n;) {
-        const int64_t page = list[entry++];
-        for (; j < n && in_page < p->page_size; j++, in_page++) {
-            to_k[j] = k + (page * p->k_page + in_page * p->k_n) * bytes;
-            to_v[j] = v + (page * p->v_page + in_page * p->v_n) * bytes;
-        }
-        in_page = 0;
-    }
-}
-
-/* The block at hand becomes the one that was next, and the next one is looked up. */
-static void step_block(unit *u, int64_t key) {
-    const int64_t end = u->item->kv_end;
-    u->key = key;
-    if (key == u->item->kv_begin) {
-        u->n = end - key < BLOCK ? (int)(end - key) : BLOCK;
-        find_block(u, key, u->n, u->k, u->v);
-    } else {
-        u->n = u->next_n;
-        memcpy(u->k, u->next_k, sizeof u->k);
-        memcpy(u->v, u->next_v, sizeof u->v);
-    }
-    const int64_t left = end - key - u->n;
-    u->next_n = left < BLOCK ? (int)left : BLOCK;
-    find_block(u, key + u->n, u->next_n, u->next_k, u->next_v);
-}
-
-/* While head i is computed, one share of the next block is fetched: its rows in the order (key,
- * head), which is that of memory when heads lie inside tokens. */
-static void look_ahead(unit *u, int64_t i, int64_t k_step, int64_t v_step) {
-    const bolide__attention_params *p = u->p;
-    const int64_t bytes = dtype_bytes(p->kv_dtype);
-    const bool whole = u->dot && u->next_n == BLOCK;
-    u->ahead_k.bytes = whole ? p->d_qk * bytes : 0;
-    u->ahead_v.bytes = whole ? p->d_vo * bytes : 0;
-    if (!whole)
-        return;
-    int64_t key = i * BLOCK / u->heads, head = i * BLOCK % u->heads;
-    for (int j = 0; j < BLOCK; j++) {
-        u->ahead_k.row[j] = u->next_k[key] + head * k_step;
-        u->ahead_v.row[j] = u->next_v[key] + head * v_step;
-        if (++head == u->heads) {
-            head = 0;
-            key++;
-        }
-    }
-}
-
-static void next_head(unit *u, int64_t k_step, int64_t v_step) {
-    for (int j = 0; j < u->n; j++) {
-        u->k[j] += k_step;
-        u->v[j] += v_step;
-    }
-}
 
 /* Cuts the tile into strips and says which keys of the block each of them needs. */
 static int make_strips(const unit *u, strip *strips) {
@@ -240,27 +132,48 @@ static int make_strips(const unit *u, strip *strips) {
     return count;
 }
 
-static void block_scores(unit *u, int64_t i) {
+/* Few rows: the scores of all heads. */
+static void scores_in_place(unit *u) {
     const bolide__attention_params *p = u->p;
-    const int64_t rows = u->place.rows;
-    const float *q = u->q + i * rows * u->dq;
-    const int64_t dtype = p->flags & BOLIDE__ATTN_ROPE ? BOLIDE_F32 : p->kv_dtype;
-    const char *k[BLOCK];
+    const int64_t rows = u->place.rows, bytes = dtype_bytes(p->kv_dtype);
+    dot_pass pass = {.row = u->row,
+                     .n = u->n,
+                     .heads = (int)u->heads,
+                     .head_step = p->k_h * bytes,
+                     .d = p->d_qk,
+                     .d_stride = u->dq,
+                     .rows = rows,
+                     .near = near_rows(u->heads * p->d_qk * bytes)};
+    if (!(p->flags & BOLIDE__ATTN_ROPE)) {
+        dot_all_scores(dot_kernels_of(p->kv_dtype), &pass, u->q, u->scores);
+        return;
+    }
+    const char *rotated[BLOCK];
+    pass.row = rotated;
+    pass.heads = 1;
+    pass.near = 0;
+    for (int64_t i = 0; i < u->heads; i++) {
+        rotate_keys(u, i * p->k_h * bytes, rotated);
+        dot_all_scores(dot_kernels_of(BOLIDE_F32), &pass, u->q + i * rows * u->dq,
+                       u->scores + i * rows * BLOCK);
+    }
+}
+
+/* Many rows: the scores of a head. */
+static void scores_by_tiles(unit *u, int64_t i) {
+    const bolide__attention_params *p = u->p;
+    const char *const *k = u->row;
+    const char *rotated[BLOCK];
+    int64_t dtype = p->kv_dtype;
     if (p->flags & BOLIDE__ATTN_ROPE) {
-        memcpy(k, u->k, sizeof k);
-        rotate_keys(u);
+        rotate_keys(u, 0, rotated);
+        k = rotated;
+        dtype = BOLIDE_F32;
     }
-    if (u->dot) {
-        dot_all_scores(dot_kernels_of(dtype), u->k, u->n, q, u->dq, p->d_qk, rows, u->scores,
-                       &u->ahead_k);
-    } else {
-        key_packer(dtype)(u->k, u->n, p->d_qk, u->keys);
-        strip strips[TILE_ROWS_MAX];
-        const int count = make_strips(u, strips);
-        tile_scores(strips, count, u->q + i * rows * u->dq, u->keys, u->n, p->d_qk, u->scores);
-    }
-    if (p->flags & BOLIDE__ATTN_ROPE)
-        memcpy(u->k, k, sizeof k);
+    key_packer(dtype)(k, u->n, p->d_qk, u->keys);
+    strip strips[TILE_ROWS_MAX];
+    const int count = make_strips(u, strips);
+    tile_scores(strips, count, u->q + i * u->place.rows * u->dq, u->keys, u->n, p->d_qk, u->scores);
 }
 
 /* ALiBi's slope of a query head, in base 2. With n the largest power of two up to the head count,
@@ -288,11 +201,12 @@ BOLIDE_INLINE f32x16 finish_logits(const unit *u, f32x16 x, float slope, int64_t
 }
 
 /* Turns a row's scores into weights; gives what the row's sums so far are to be multiplied by.
- * plain says that the whole block is visible and scores are logits already. */
-BOLIDE_INLINE float soften(unit *u, int64_t i, int64_t r, bool plain) {
+ * plain says that the whole block is visible and scores are logits already, scaled that they still
+ * need the query's scale. */
+BOLIDE_INLINE float soften(unit *u, int64_t i, int64_t r, float *scores, bool plain, bool scaled) {
     const bolide__attention_params *p = u->p;
     const int64_t rows = u->place.rows;
-    float *scores = u->scores + r * BLOCK, *m = &u->m[i * rows + r], *l = &u->l[i * rows + r];
+    float *m = &u->m[i * rows + r], *l = &u->l[i * rows + r];
     const uint64_t bits = u->view == VIEW_OPEN ? low_bits(u->n) : u->visible[r];
     const float slope =
         !plain && p->flags & BOLIDE__ATTN_ALIBI ? alibi_slope(row_head(u, i, r), p->h_q) : 0;
@@ -301,6 +215,8 @@ BOLIDE_INLINE float soften(unit *u, int64_t i, int64_t r, bool plain) {
     BOLIDE_UNROLL
     for (int c = 0; c < 4; c++) {
         x[c] = f32_load(scores + 16 * c);
+        if (scaled)
+            x[c] = f32_mul(x[c], f32_set(u->row_scale[r]));
         if (!plain) {
             const mask16 seen = mask_of_bits((uint32_t)(bits >> (16 * c)) & 0xFFFFu);
             x[c] = finish_logits(u, x[c], slope, distance + 16 * c, seen);
@@ -323,28 +239,27 @@ BOLIDE_INLINE float soften(unit *u, int64_t i, int64_t r, bool plain) {
     return alpha;
 }
 
-static void soften_rows(unit *u, int64_t i, float *alpha) {
+static void soften_rows(unit *u, int64_t i, float *scores, float *alpha) {
     const bolide__attention_params *p = u->p;
     const int64_t rows = u->place.rows;
-    if (u->view == VIEW_OPEN && u->n == BLOCK && p->soft_cap == 0 &&
-        !(p->flags & BOLIDE__ATTN_ALIBI)) {
-        for (int64_t r = 0; r < rows; r++)
-            alpha[r] = soften(u, i, r, true);
-        return;
-    }
-    for (int64_t r = 0; r < rows; r++)
-        alpha[r] = soften(u, i, r, false);
+    const bool plain = u->view == VIEW_OPEN && u->n == BLOCK && p->soft_cap == 0 &&
+                       !(p->flags & BOLIDE__ATTN_ALIBI);
+    for (int64_t r = 0; r < rows; r++, scores += BLOCK)
+        alpha[r] = u->unit && plain ? soften(u, i, r, scores, true, true)
+                   : u->unit        ? soften(u, i, r, scores, false, true)
+                   : plain          ? soften(u, i, r, scores, true, false)
+                                    : soften(u, i, r, scores, false, false);
 }
 
-/* Whether an infinity or NaN stands among the block's values. */
-static bool any_nonfinite(const unit *u) {
+/* Whether an infinity or NaN stands among the block's values of a head. */
+static bool any_nonfinite(const unit *u, int64_t offset) {
     const bolide__attention_params *p = u->p;
     float row[BOLIDE_LANES];
     mask16 bad = mask_of_bits(0);
     for (int j = 0; j < u->n; j++) {
         for (int64_t c = 0; c < p->d_vo; c += 16) {
             const int64_t n = p->d_vo - c < 16 ? p->d_vo - c : 16;
-            widen(dtype_at(u->v[j], p->kv_dtype, c), p->kv_dtype, n, row);
+            widen(dtype_at(u->v[j] + offset, p->kv_dtype, c), p->kv_dtype, n, row);
             const f32x16 x = f32_load(row);
             bad = mask_or(bad, f32_isnan(f32_sub(x, x)));
         }
@@ -353,35 +268,59 @@ static bool any_nonfinite(const unit *u) {
 }
 
 /* Row by row over the keys that the row sees: a weight of 0 must not meet an infinity. */
-static void careful_values(unit *u, const float *alpha, float *o) {
+static void careful_values(unit *u, int64_t offset, const float *weights, const float *alpha,
+                           float *o) {
     const bolide__attention_params *p = u->p;
-    const dot_kernels *kernels = dot_kernels_of(p->kv_dtype);
-    static const read_ahead nothing = {.bytes = 0};
-    for (int64_t r = 0; r < u->place.rows; r++) {
-        const char *v[BLOCK];
-        float weights[BLOCK];
-        int n = 0;
-        for (int j = 0; j < u->n; j++) {
-            if (u->visible[r] >> j & 1) {
-                v[n] = u->v[j];
-                weights[n++] = u->scores[r * BLOCK + j];
+    for (int j = 0; j < u->n; j++) {
+        widen(u->v[j] + offset, p->kv_dtype, p->d_vo, u->values + j * u->dv);
+        if (u->split)
+            split_order(u->values + j * u->dv, p->d_vo);
+    }
+    for (int64_t r = 0; r < u->place.rows; r++, o += u->dv, weights += BLOCK) {
+        for (int64_t c = 0; c < u->dv; c += 16) {
+            f32x16 sum = f32_mul(f32_load(o + c), f32_set(alpha[r]));
+            for (uint64_t bits = u->visible[r]; bits; bits &= bits - 1) {
+                const int j = __builtin_ctzll(bits);
+                sum = f32_fma(f32_set(weights[j]), f32_load(u->values + j * u->dv + c), sum);
             }
+            f32_store(o + c, sum);
         }
-        kernels->values[0](v, n, weights, alpha + r, o + r * u->dv, u->dv, p->d_vo, &nothing);
     }
 }
 
-static void block_values(unit *u, int64_t i, const float *alpha) {
+/* Few rows: all heads at once, or where a row does not see all keys a head at a time. */
+static void values_in_place(unit *u, const float *alpha) {
     const bolide__attention_params *p = u->p;
-    const int64_t rows = u->place.rows;
-    float *o = u->o + i * rows * u->dv;
-    if (u->view == VIEW_SOME && any_nonfinite(u)) {
-        careful_values(u, alpha, o);
+    const int64_t rows = u->place.rows, bytes = dtype_bytes(p->kv_dtype);
+    dot_pass pass = {.row = u->v,
+                     .n = u->n,
+                     .heads = (int)u->heads,
+                     .head_step = p->v_h * bytes,
+                     .d = p->d_vo,
+                     .d_stride = u->dv,
+                     .rows = rows,
+                     .near = near_rows(u->heads * p->d_vo * bytes)};
+    bool bad = false;
+    for (int64_t i = 0; u->view == VIEW_SOME && i < u->heads; i++)
+        bad |= any_nonfinite(u, i * pass.head_step);
+    if (!bad) {
+        dot_all_values(dot_kernels_of(p->kv_dtype), &pass, u->scores, alpha, u->o);
         return;
     }
-    if (u->dot) {
-        dot_all_values(dot_kernels_of(p->kv_dtype), u->v, u->n, u->scores, alpha, o, u->dv, p->d_vo,
-                       rows, &u->ahead_v);
+    for (int64_t i = 0; i < u->heads; i++)
+        careful_values(u, i * pass.head_step, u->scores + i * rows * BLOCK, alpha + i * rows,
+                       u->o + i * rows * u->dv);
+}
+
+static void values_by_tiles(unit *u, int64_t i, const float *alpha) {
+    const bolide__attention_params *p = u->p;
+    float *o = u->o + i * u->place.rows * u->dv;
+    if (u->view == VIEW_SOME && any_nonfinite(u, 0)) {
+        careful_values(u, 0, u->scores, alpha, o);
+        return;
+    }
+    if (u->unit) {
+        unit_values(u, alpha);
         return;
     }
     value_packer(p->kv_dtype)(u->v, u->n, p->d_vo, u->values);
@@ -392,6 +331,8 @@ static void block_values(unit *u, int64_t i, const float *alpha) {
 
 static void run_block(unit *u) {
     const bolide__attention_params *p = u->p;
+    const int64_t rows = u->place.rows;
+    float alpha[TILE_ROWS_MAX];
     u->view = look(&u->place, u->key, u->n, u->visible);
     if (u->view == VIEW_NONE)
         return;
@@ -400,15 +341,22 @@ static void run_block(unit *u) {
         for (int j = 0; j < u->n; j++)
             rope_angles(p, u->key + j, u->cosine + j * step, u->sine + j * step);
     }
-    const int64_t bytes = dtype_bytes(p->kv_dtype);
+    if (u->dot) {
+        scores_in_place(u);
+        for (int64_t i = 0; i < u->heads; i++)
+            soften_rows(u, i, u->scores + i * rows * BLOCK, alpha + i * rows);
+        values_in_place(u, alpha);
+        return;
+    }
     for (int64_t i = 0; i < u->heads; i++) {
-        float alpha[TILE_ROWS_MAX];
         if (i > 0)
-            next_head(u, p->k_h * bytes, p->v_h * bytes);
-        look_ahead(u, i, p->k_h * bytes, p->v_h * bytes);
-        block_scores(u, i);
-        soften_rows(u, i, alpha);
-        block_values(u, i, alpha);
+            next_head(u);
+        if (u->unit)
+            unit_scores(u);
+        else
+            scores_by_tiles(u, i);
+        soften_rows(u, i, u->scores, alpha);
+        values_by_tiles(u, i, alpha);
     }
 }
 
@@ -456,6 +404,8 @@ static void finish_unit(unit *u) {
     for (int64_t i = 0; i < u->heads; i++) {
         for (int64_t r = 0; r < rows; r++) {
             float *o = u->o + (i * rows + r) * u->dv;
+            if (u->split)
+                natural_order(o, p->d_vo);
             const float m = u->m[i * rows + r], l = u->l[i * rows + r];
             if (u->item->slot < 0) {
                 write_row(p, u->place.request, row_token(u, r), row_head(u, i, r), m, l, o);
@@ -490,6 +440,8 @@ static void run_unit(unit *u, int64_t index) {
                             .group = p->group,
                             .shift = (int64_t)request->kv_len - request->q_len};
     u->dot = u->place.rows <= DOT_ROWS_MAX;
+    u->unit = !u->dot && p->units;
+    u->split = u->dot && dot_is_split(p->kv_dtype);
     for (int64_t i = 0; i < u->heads; i++)
         load_queries(u, i);
     for (int64_t key = u->item->kv_begin; key < u->item->kv_end; key += BLOCK) {

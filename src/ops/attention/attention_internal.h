@@ -18,8 +18,9 @@
 #include "ops/attention/schedule.h"
 
 enum {
-    BOLIDE__ATTN_HEAD_DIM = 576, /* largest head size */
-    BOLIDE__ATTN_TILE_ROWS = 256 /* largest tile of the CPU kernel */
+    BOLIDE__ATTN_HEAD_DIM = 576,  /* largest head size */
+    BOLIDE__ATTN_TILE_ROWS = 256, /* largest tile of the CPU kernel */
+    BOLIDE__ATTN_DOT_ROWS = 8     /* rows up to which reading in place is faster than packing */
 };
 
 /* Bits of bolide__attention_params.flags. */
@@ -93,9 +94,10 @@ typedef struct bolide__attention_params {
     /* CPU only */
     unsigned char *lanes; /* lane_count x lane_bytes */
     int64_t lane_count, lane_bytes;
-    int64_t unit_heads;           /* key heads that one unit of work takes together; divides h_kv */
-    int64_t *next_unit;           /* counter that the lanes share */
-    const double *rope_frequency; /* [d_qk / 2]: rope_theta^(-2i/d_qk) / rope_scale */
+    int64_t unit_heads; /* key heads that one unit of work takes together; divides h_kv */
+    int64_t *next_unit; /* counter that the lanes share */
+    const struct bolide__gemm_kernel *units; /* for many rows of bf16; NULL: f32 */
+    const double *rope_frequency;            /* [d_qk / 2]: rope_theta^(-2i/d_qk) / rope_scale */
 } bolide__attention_params;
 
 #ifndef __CUDACC_RTC__
@@ -203,6 +205,11 @@ bolide_status bolide__attention_cuda_run(const bolide__call *call,
                                          const bolide__attention_plan *plan,
                                          const bolide__attention_params *p);
 
+/* Rows of scores in a CPU lane's scratch: of all heads for few rows, else of one. */
+static inline int64_t bolide__attention_score_rows(int64_t unit_heads, int64_t tile_rows) {
+    const int64_t few = tile_rows < BOLIDE__ATTN_DOT_ROWS ? tile_rows : BOLIDE__ATTN_DOT_ROWS;
+    return unit_heads * few > tile_rows ? unit_heads * few : tile_rows;
+}
 /* Bytes of scratch that one CPU lane needs. */
 int64_t bolide__attention_lane_bytes(const struct bolide__attention_frozen *f);
 

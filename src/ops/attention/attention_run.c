@@ -9,6 +9,7 @@
 #include <math.h>
 
 #include "core/context.h"
+#include "cpu/microkernel.h"
 
 /* ---- checks ------------------------------------------------------------------------------- */
 
@@ -262,8 +263,8 @@ static int64_t pad16(int64_t x) {
 int64_t bolide__attention_lane_bytes(const struct bolide__attention_frozen *f) {
     const int64_t block = 64, rows = f->unit_heads * f->tile_rows;
     const int64_t dq = pad16(f->d_qk), dv = pad16(f->d_vo);
-    int64_t floats =
-        rows * dq + rows * dv + 2 * pad16(rows) + f->tile_rows * block + block * dq + block * dv;
+    const int64_t scores = bolide__attention_score_rows(f->unit_heads, f->tile_rows) * block;
+    int64_t floats = rows * dq + rows * dv + 2 * pad16(rows) + scores + block * dq + block * dv;
     if (f->flags & BOLIDE__ATTN_ROPE)
         floats += block * dq + 2 * block * pad16(f->d_qk / 2);
     return (floats * (int64_t)sizeof(float) + 127) / 128 * 128;
@@ -275,11 +276,23 @@ static void fill_frequencies(const bolide__attention_params *p) {
         f[i] = pow(p->rope_theta, -2.0 * (double)i / (double)p->d_qk) / p->rope_scale;
 }
 
+/* The tiles for bf16 beside the base set, where all is bf16 and of whole tiles, so that what is
+ * packed fits the scratch of f32. The out that rounds to bf16 hides that of the weights. */
+static const bolide__gemm_kernel *units_of(const bolide__call *call,
+                                           const bolide__attention_params *p) {
+    const bolide__gemm_kernel *g = bolide__gemm_bf16(bolide__units_allowed(call->ctx));
+    const bool bf16 = p->q_dtype == BOLIDE_BF16 && p->kv_dtype == BOLIDE_BF16 &&
+                      p->o_dtype == BOLIDE_BF16 && !(p->flags & BOLIDE__ATTN_ROPE);
+    const bool whole = p->d_qk % 32 == 0 && p->d_vo % 32 == 0;
+    return g->unit && bf16 && whole && p->tile_rows >= 32 && p->unit_heads == 1 ? g : NULL;
+}
+
 bolide_status bolide__attention_cpu_run(const bolide__call *call, bolide__attention_params *p) {
     int64_t next_unit = 0;
     const int64_t units = p->counts->items * (p->h_kv / p->unit_heads);
     const int64_t lanes = p->lane_count < units ? p->lane_count : units;
     p->next_unit = &next_unit;
+    p->units = units_of(call, p);
     if (p->flags & BOLIDE__ATTN_ROPE)
         fill_frequencies(p);
     bolide__parallel_for(call->ctx, lanes, 1, BOLIDE_CPU_PICK(attention_lane), p);

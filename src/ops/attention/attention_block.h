@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The state of a unit of work of the CPU kernel: the scratch of its lane, and where the keys and
+// values of the block at hand lie.
+
+#ifndef BOLIDE_OPS_ATTENTION_BLOCK_H
+#define BOLIDE_OPS_ATTENTION_BLOCK_H
+
+#include "ops/attention/attention_mask.h"
+
+enum { DOT_ROWS_MAX = BOLIDE__ATTN_DOT_ROWS, TILE_ROWS_MAX = BOLIDE__ATTN_TILE_ROWS };
+
+/* ---- a lane's scratch and a unit's state -------------------------------------------------- */
+
+typedef struct unit {
+    tile_place place;
+    const bolide__attention_params *p;
+    const bolide__attention_item *item;
+    int64_t head, heads; /* key heads [head, head + heads) */
+    int64_t dq, dv;      /* d_qk and d_vo padded to 16: row strides of q and o */
+    bool dot;            /* few rows, read in place; else tiles */
+    bool unit;           /* tiles of bf16 on p->units */
+    bool split;          /* o has the order of bf16_load_split */
+    /* scratch of the lane: [heads][rows][…] for q, o, m, l; of scores a head for tiles */
+    float *q, *o, *m, *l, *scores, *keys, *values, *rotated, *cosine, *sine;
+    /* of the block at hand */
+    int64_t key;
+    int n;
+    block_view view;
+    uint64_t visible[TILE_ROWS_MAX];
+    float row_scale[TILE_ROWS_MAX]; /* of each row's scores, with unit */
+    /* n keys, n values, then the keys of the next block and copies of the last: of the unit's
+     * first head, or with tiles of the head at hand */
+    const char *row[3 * BLOCK];
+    const char **v; /* row + n */
+} unit;
+
+static int64_t pad16(int64_t x) {
+    return (x + 15) / 16 * 16;
+}
+
+static float *take(unsigned char **at, int64_t floats) {
+    float *p = (float *)*at;
+    *at += pad16(floats) * (int64_t)sizeof(float);
+    return p;
+}
+
+/* The order of bolide__attention_lane_bytes. */
+static void spread_scratch(unit *u, unsigned char *lane) {
+    const bolide__attention_params *p = u->p;
+    const int64_t rows = p->unit_heads * p->tile_rows;
+    u->dq = pad16(p->d_qk);
+    u->dv = pad16(p->d_vo);
+    u->q = take(&lane, rows * u->dq);
+    u->o = take(&lane, rows * u->dv);
+    u->m = take(&lane, rows);
+    u->l = take(&lane, rows);
+    u->scores = take(&lane, bolide__attention_score_rows(p->unit_heads, p->tile_rows) * BLOCK);
+    u->keys = take(&lane, BLOCK * u->dq);
+    u->values = take(&lane, BLOCK * u->dv);
+    if (p->flags & BOLIDE__ATTN_ROPE) {
+        u->rotated = take(&lane, BLOCK * u->dq);
+        u->cosine = take(&lane, BLOCK * pad16(p->d_qk / 2));
+        u->sine = take(&lane, BLOCK * pad16(p->d_qk / 2));
+    }
+}
+
+/* ---- rows of a block ----------------------------------------------------------------------- */
+
+/* How to find rows of one tensor. */
+typedef struct row_source {
+    const char *base; /* of the unit's first head */
+    int64_t page, row, start;
+} row_source;
+
+static row_source keys_of(const unit *u) {
+    const bolide__attention_params *p = u->p;
+    return (row_source){dtype_at(p->k, p->kv_dtype, u->head * p->k_h), p->k_page, p->k_n,
+                        u->place.request->kv_start};
+}
+
+static row_source values_of(const unit *u) {
+    const bolide__attention_params *p = u->p;
+    return (row_source){dtype_at(p->v, p->kv_dtype, u->head * p->v_h), p->v_page, p->v_n,
+                        u->place.request->v_start};
+}
+
+/* Addresses of n rows from key `key` on. */
+static void find_rows(const unit *u, row_source s, int64_t key, int n, const char **to) {
+    const bolide__attention_params *p = u->p;
+    const int64_t bytes = dtype_bytes(p->kv_dtype);
+    if (!p->indices) {
+        for (int j = 0; j < n; j++)
+            to[j] = s.base + (s.start + key + j) * s.row * bytes;
+        return;
+    }
+    const int64_t start =
+        p->table_row ? u->place.request_index * p->table_row : (int64_t)u->place.request->kv_start;
+    const int32_t *list = p->indices + start;
+    int64_t entry = key / p->page_size, in_page = key % p->page_size;
+    for (int j = 0; j < n;) {
+        const char *page = s.base + list[entry++] * s.page * bytes;
+        for (; j < n && in_page < p->page_size; j++, in_page++)
+            to[j] = page + in_page * s.row * bytes;
+        in_page = 0;
+    }
+}
+
+static int block_size(const unit *u, int64_t key) {
+    const int64_t left = u->item->kv_end - key;
+    return left < BLOCK ? (int)left : BLOCK;
+}
+
+/* Looks the block's rows up. With tiles, or where the block before was shorter, its keys are not
+ * known yet. */
+static void step_block(unit *u, int64_t key) {
+    const bool known = u->dot && key > u->item->kv_begin;
+    const char *const *next = u->row + 2 * BLOCK;
+    u->key = key;
+    u->n = block_size(u, key);
+    u->v = u->row + u->n;
+    if (known)
+        memmove(u->row, next, (size_t)u->n * sizeof *u->row);
+    else
+        find_rows(u, keys_of(u), key, u->n, u->row);
+    find_rows(u, values_of(u), key, u->n, u->v);
+    if (!u->dot)
+        return;
+    const char **rest = u->v + u->n;
+    const int n = block_size(u, key + u->n);
+    find_rows(u, keys_of(u), key + u->n, n, rest);
+    for (int j = n; j < BLOCK; j++)
+        rest[j] = u->v[u->n - 1];
+}
+
+static void next_head(unit *u) {
+    const bolide__attention_params *p = u->p;
+    const int64_t bytes = dtype_bytes(p->kv_dtype);
+    for (int j = 0; j < u->n; j++) {
+        u->row[j] += p->k_h * bytes;
+        u->v[j] += p->v_h * bytes;
+    }
+}
+
+#endif
