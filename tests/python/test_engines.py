@@ -25,9 +25,15 @@ DATA = Path(__file__).parents[1] / "data"
 
 @pytest.fixture
 def fw(fw):
-    if fw.name == "numpy" or not bolide._rows.supports("batch_prefill_paged", fw.device):
-        pytest.skip("engines have tensors of torch, where the operators are")
+    if fw.name == "numpy":
+        pytest.skip("engines have tensors of torch")
     return fw
+
+
+def need(fw, *operators):
+    for op in operators:
+        if not bolide._rows.supports(op, fw.device):
+            pytest.skip(f"{op} is not on {fw.device}")
 
 
 def captured(fw, call):
@@ -54,8 +60,8 @@ def plan_like_vllm(w, b, state, **options):
     host = dict(indptr=b.on_host(b.indptr_list), indices=b.indices,
                 last_page_len=b.on_host(b.last_list), num_qo_heads=4, num_kv_heads=2, head_dim=64,
                 page_size=b.page, pos_encoding_mode="NONE", window_left=-1,
-                q_data_type=torch.bfloat16, kv_data_type=torch.bfloat16, non_blocking=True, fixed_split_size=-1,
-                disable_split_kv=False, q_len_per_req=1, **options)
+                q_data_type=torch.bfloat16, kv_data_type=torch.bfloat16, non_blocking=True,
+                fixed_split_size=-1, disable_split_kv=False, q_len_per_req=1, **options)
     if state.get("planned"):
         fast_decode_plan(w, **host)
     else:
@@ -68,6 +74,7 @@ def plan_like_vllm(w, b, state, **options):
 
 
 def test_vllm_decode(fw, rng, close):
+    need(fw, "batch_decode")
     indptr, indices, last = ints(fw, 17), ints(fw, 64), ints(fw, 16)
     first = Batch(fw, rng, [1] * 5, [9, 2, 4, 31, 1], dtype="bfloat16", page=16)
     w = flashinfer.BatchDecodeWithPagedKVCacheWrapper(
@@ -93,6 +100,7 @@ def test_vllm_decode(fw, rng, close):
 
 
 def test_vllm_prefill(fw, rng, close):
+    need(fw, "batch_prefill_paged")
     b = Batch(fw, rng, [3, 2, 17, 1], [9, 4, 31, 1], dtype="bfloat16", layout="HND")
     kind = dict(q_data_type=torch.bfloat16, kv_data_type=torch.bfloat16)
     plan = dict(
@@ -118,7 +126,8 @@ def test_vllm_prefill(fw, rng, close):
 
 
 def test_vllm_new_tokens_apart(fw, rng, close):
-    """Keys of the prompt so far and of the new tokens apart, merged by natural lse."""
+    """Keys of the new tokens alone; the engine merges them with those of the prompt so far."""
+    need(fw, "batch_prefill_ragged")
     b = Batch(fw, rng, [3, 5], [3, 5], dtype="bfloat16")
     k, v, _ = b.packed()
     w = flashinfer.BatchPrefillWithRaggedKVCacheWrapper(b.workspace(), "NHD", backend="auto")
@@ -130,6 +139,8 @@ def test_vllm_new_tokens_apart(fw, rng, close):
 
 
 def test_vllm_sampling(fw):
+    need(fw, "top_p_sampling_from_probs", "top_k_sampling_from_probs",
+         "top_k_top_p_sampling_from_logits")
     logits = torch.full((6, 1000), -30.0, device=fw.device)
     logits[:, 7], logits[:, 11] = 10.0, 9.0
     k = torch.full((6,), 2, dtype=torch.int32, device=fw.device)
@@ -152,6 +163,7 @@ def pool(b):
 
 def test_sglang_extend(fw, rng, close):
     """New tokens against themselves, then against the prefix, merged."""
+    need(fw, "batch_prefill_paged", "batch_prefill_ragged", "merge_state")
     n, total = [3, 5, 1], [9, 5, 4]
     b = Batch(fw, rng, n, total, page=1, dtype="bfloat16")
     prefix = [t - m for t, m in zip(total, n)]
@@ -180,6 +192,7 @@ def test_sglang_extend(fw, rng, close):
 
 
 def test_sglang_decode_graph(fw, rng, close):
+    need(fw, "batch_decode")
     indptr, indices, last = ints(fw, 6), ints(fw, 256), torch.ones_like(ints(fw, 5))
     first = Batch(fw, rng, [1] * 5, [9, 2, 4, 31, 1], page=1, dtype="bfloat16")
     w = flashinfer.BatchDecodeWithPagedKVCacheWrapper(
@@ -235,6 +248,7 @@ def fast_prefill_plan(w, b, rows):
 @pytest.mark.parametrize("masked", [False, True])
 def test_sglang_verify_graph(fw, rng, close, masked):
     """Draft tokens of each request against its cache, in a graph, with a tree mask or causal."""
+    need(fw, "batch_prefill_paged", "segment_packbits")
     extra = {}
     if masked:
         extra = {"custom_mask_buf": torch.zeros(4096, dtype=torch.uint8, device=fw.device),
@@ -279,6 +293,8 @@ def test_sglang_verify_graph(fw, rng, close, masked):
 
 
 def test_sglang_sampling(fw):
+    need(fw, "top_k_renorm_probs", "top_p_renorm_probs", "min_p_sampling_from_probs",
+         "top_k_top_p_sampling_from_probs")
     from flashinfer.sampling import (min_p_sampling_from_probs, top_k_renorm_probs,
                                      top_k_top_p_sampling_from_probs, top_p_renorm_probs)
 
@@ -297,17 +313,18 @@ def test_sglang_sampling(fw):
 
 def test_attributes(fw):
     """What engines read and set from outside is there behind a plan."""
+    need(fw, "batch_prefill_paged", "batch_prefill_ragged", "batch_decode")
     b = Batch(fw, np.random.default_rng(), [1, 1], [3, 4], page=1)
     made = {}
     for kind in ("BatchDecodeWithPagedKVCacheWrapper", "BatchPrefillWithPagedKVCacheWrapper",
                  "BatchPrefillWithRaggedKVCacheWrapper"):
         made[kind] = w = getattr(flashinfer, kind)(b.workspace())
         if "Decode" in kind:
-            w.plan(b.indptr, b.indices, b.last, 4, 2, 64, 1, q_data_type="float32")
+            w.plan(b.indptr, b.indices, b.last, 4, 2, 64, 1, q_data_type=b.dtype)
         elif "Paged" in kind:
-            w.plan(b.qo, b.indptr, b.indices, b.last, 4, 2, 64, 1, q_data_type="float32")
+            w.plan(b.qo, b.indptr, b.indices, b.last, 4, 2, 64, 1, q_data_type=b.dtype)
         else:
-            w.plan(b.qo, b.qo, 4, 2, 64, q_data_type="float32")
+            w.plan(b.qo, b.qo, 4, 2, 64, q_data_type=b.dtype)
     for line in (DATA / "engine_names.txt").read_text().splitlines():
         if line.startswith("attribute "):
             _, kind, name, *_ = line.split()

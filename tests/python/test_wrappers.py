@@ -47,7 +47,7 @@ def test_decode(fw, rng, close, layout, dtype):
     b = Batch(fw, rng, [1] * 5, LENS, layout=layout, dtype=dtype)
     w = decode(b)
     b.check(close, w.run(b.q, b.cache, return_lse=True), b.expected())
-    out = fw.tensor(np.full((5, 4, 64), np.nan), dtype)
+    out = fw.tensor(np.full((5, 4, 64), np.nan), b.dtype)
     assert w.run(b.q, b.cache, out=out) is out
     b.check(close, out, b.expected())
     b.check(close, w.run_return_lse(b.q, b.cache), b.expected())
@@ -97,7 +97,7 @@ def test_decode_scales_and_sinks(fw, rng, close):
 def test_decode_forms_of_the_cache(fw, rng, close):
     need(fw, "batch_decode")
     b = Batch(fw, rng, [1] * 5, LENS)
-    both = fw.tensor(np.stack([b.k64, b.v64], 1), "float32")
+    both = fw.tensor(np.stack([b.k64, b.v64], 1), b.dtype)
     b.check(close, decode(b).run(b.q, both), b.expected())
     one = Batch(fw, rng, [1] * 3, [4, 1, 7], page=1)
     flat = (one.k_cache.reshape(-1, 2, 64), one.v_cache.reshape(-1, 2, 64))
@@ -110,10 +110,10 @@ def test_decode_with_block_tables(fw, rng, close):
     plan = (b.last, 4, 2, 64, 4)
     for lens in (None, b.lens):
         w = DECODE(b.workspace())
-        w.plan(b.indptr, None, *plan, q_data_type="float32", block_tables=b.table(), seq_lens=lens)
+        w.plan(b.indptr, None, *plan, q_data_type=b.dtype, block_tables=b.table(), seq_lens=lens)
         b.check(close, w.run(b.q, b.cache, return_lse=True), b.expected())
         w = DECODE(b.workspace(), backend="trtllm-gen")
-        w.plan(b.indptr, b.index([]), *plan, q_data_type="float32", block_tables=b.table(),
+        w.plan(b.indptr, b.index([]), *plan, q_data_type=b.dtype, block_tables=b.table(),
                seq_lens=lens)
         b.check(close, w.run(b.q, b.cache, return_lse=True), b.expected())
     w = decode(b, block_tables=b.table())
@@ -126,14 +126,14 @@ def test_decode_workspace_size_is_enough(fw, rng, close):
     need(fw, "batch_decode")
     b = Batch(fw, rng, [1] * 3, [4000, 1, 700])
     plan = (b.indptr, b.indices, b.last, b.h_q, b.h_kv, b.d, b.page)
-    size, int_size = DECODE(b.workspace(64)).workspace_size(*plan, q_data_type="float32")
+    size, int_size = DECODE(b.workspace(64)).workspace_size(*plan, q_data_type=b.dtype)
     w = DECODE(b.workspace(size))
     w.reset_workspace_buffer(b.workspace(size), b.workspace(int_size))
-    w.plan(*plan, q_data_type="float32")
+    w.plan(*plan, q_data_type=b.dtype)
     b.check(close, w.run(b.q, b.cache), b.expected())
     small = DECODE(b.workspace(size - 16))
     with pytest.raises(ValueError, match=f"at least {size} bytes"):
-        small.plan(*plan, q_data_type="float32")
+        small.plan(*plan, q_data_type=b.dtype)
         small.run(b.q, b.cache)
 
 
@@ -143,7 +143,7 @@ def test_decode_plan_positional_order(fw, rng, close):
     w = DECODE(b.workspace())
     plan = (b.indptr, b.indices, b.last, b.h_q, b.h_kv, b.d, b.page)
     with pytest.warns(DeprecationWarning, match="by name"):
-        w.begin_forward(*plan, "NONE", 5, None, "float32")
+        w.begin_forward(*plan, "NONE", 5, None, b.dtype)
     b.check(close, w.run(b.q, b.cache, window_left=5), b.expected(window=5))
     with pytest.raises(TypeError, match="window_left: given by position and by name"):
         w.plan(*plan, "NONE", 5, window_left=5)
@@ -151,7 +151,7 @@ def test_decode_plan_positional_order(fw, rng, close):
         w.run(b.q, b.cache, window_left=6)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        w.plan(*plan, data_type="float32")
+        w.plan(*plan, data_type=b.dtype)
     b.check(close, w.run(b.q, b.cache), b.expected())
 
 
@@ -164,11 +164,11 @@ def test_forward_replaces_the_plan_s_options(fw, rng, close):
         got = w.forward_return_lse(b.q, b.cache, sm_scale=0.3, logits_soft_cap=1.5, window_left=3)
         b.check(close, got, b.expected(scale=0.3, cap=1.5, window=3))
     plan = w._plan_info
-    w.begin_forward(b.indptr, b.indices, b.last, b.h_q, b.h_kv, b.d, b.page, q_data_type="float32")
+    w.begin_forward(b.indptr, b.indices, b.last, b.h_q, b.h_kv, b.d, b.page, q_data_type=b.dtype)
     assert w._planned.logits_soft_cap == 1.5 and w._plan_info is plan  # what forward wanted last
     b.check(close, w.forward(b.q, b.cache, logits_soft_cap=1.5, window_left=3),
             b.expected(cap=1.5, window=3))
-    w.begin_forward(b.indptr, b.indices, b.last, b.h_q, b.h_kv, b.d, b.page, q_data_type="float32")
+    w.begin_forward(b.indptr, b.indices, b.last, b.h_q, b.h_kv, b.d, b.page, q_data_type=b.dtype)
     b.check(close, w.run(b.q, b.cache), b.expected())
     w.end_forward()
 
@@ -179,7 +179,7 @@ def test_decode_graph_mode(fw, rng, close):
     buffers = [fw.tensor(np.zeros(n), "int32") for n in (6, 40, 5)]
     w = bolide.CUDAGraphBatchDecodeWithPagedKVCacheWrapper(b.workspace(), *buffers)
     assert w.is_cuda_graph_enabled and not w.use_tensor_cores
-    plan = dict(num_qo_heads=4, num_kv_heads=2, head_dim=64, page_size=4, q_data_type="float32")
+    plan = dict(num_qo_heads=4, num_kv_heads=2, head_dim=64, page_size=4, q_data_type=b.dtype)
     w.plan(b.indptr, b.indices, b.last, **plan)
     frozen = (w._workspace.address, w._plan_info.address, w._paged_kv_indices_buf is buffers[1])
     b.check(close, w.run(b.q, b.cache), b.expected())
@@ -203,8 +203,8 @@ def test_fast_decode_plan(fw, rng, close):
         buffers = [fw.tensor(np.zeros(n), "int32") for n in (6, 60, 5)]
         w = DECODE(b.workspace(), "NHD", True, True, *buffers)
         plan = (b.indptr, b.indices, b.last, 4, 2, 64, page)
-        w.plan(*plan, q_data_type="float32")
-        bolide.fast_decode_plan(w, *plan, data_type="float32",
+        w.plan(*plan, q_data_type=b.dtype)
+        bolide.fast_decode_plan(w, *plan, data_type=b.dtype,
                                 global_override_indptr_cpu=b.on_host(b.indptr_list))
         b.check(close, w.run(b.q, b.cache), b.expected())
         w._cached_module.plan(None, None, None, b.on_host(b.indptr_list), 5, 4, 2, page, True, -1,
@@ -226,10 +226,10 @@ def test_refusals(fw, rng):
     w = decode(b)
     with pytest.raises(NotImplementedError, match="kv_cache_sf"):
         w.run(b.q, b.cache, kv_cache_sf=b.q)
-    with pytest.raises(ValueError, match="q: dtype: expected f32; got f16"):
-        w.run(fw.tensor(np.zeros((5, 4, 64)), "float16"), b.cache)
+    with pytest.raises(ValueError, match=r"q: dtype: expected f\d\d; got bf16"):
+        w.run(fw.tensor(np.zeros((5, 4, 64)), "bfloat16"), b.cache)
     with pytest.raises(ValueError, match=r"q: shape: expected \[5, 4, 64\]; got \[6, 4, 64\]"):
-        w.run(fw.tensor(np.zeros((6, 4, 64)), "float32"), b.cache)
+        w.run(fw.tensor(np.zeros((6, 4, 64)), b.dtype), b.cache)
     with pytest.raises(ValueError, match="indptr: dtype: expected i32; got i64"):
         w.plan(fw.tensor([0, 1], "int64"), b.indices, b.last[:1], 4, 2, 64, 4)
     with pytest.raises(ValueError, match="three more positional arguments"):
@@ -274,7 +274,7 @@ def test_paged_lengths(fw, rng, close):
         b.check(close, w.run(b.q, b.cache, return_lse=True), b.expected(causal=True))
         if "block_tables" in given:
             w = PAGED(b.workspace())
-            w.plan(b.qo, b.indptr, None, b.last, 4, 2, 64, 4, causal=True, q_data_type="float32",
+            w.plan(b.qo, b.indptr, None, b.last, 4, 2, 64, 4, causal=True, q_data_type=b.dtype,
                    **given)
             b.check(close, w.run(b.q, b.cache, return_lse=True), b.expected(causal=True))
     with pytest.raises(ValueError, match="max_token_per_sequence: value: expected at least 17"):
@@ -300,14 +300,14 @@ def test_custom_masks(fw, rng, close, graph, bits):
         w = PAGED(b.workspace(), "NHD", True, *(fw.tensor(np.zeros(n), "int32")
                                                 for n in (6, 6, 20, 5)),
                   fw.tensor(np.zeros(200), "uint8"), fw.tensor(np.zeros(6), "int32"))
-    w.plan(b.qo, b.indptr, b.indices, b.last, 4, 2, 64, 4, q_data_type="float32", causal=True,
+    w.plan(b.qo, b.indptr, b.indices, b.last, 4, 2, 64, 4, q_data_type=b.dtype, causal=True,
            **given)
     b.check(close, w.run(b.q, b.cache, return_lse=True), b.expected(masks=masks))
-    w.plan(b.qo, b.indptr, b.indices, b.last, 4, 2, 64, 4, q_data_type="float32", causal=True)
+    w.plan(b.qo, b.indptr, b.indices, b.last, 4, 2, 64, 4, q_data_type=b.dtype, causal=True)
     b.check(close, w.run(b.q, b.cache, return_lse=True), b.expected(causal=True))
     if not bits:
         with pytest.raises(ValueError, match="custom_mask: expected"):
-            w.plan(b.qo, b.indptr, b.indices, b.last, 4, 2, 64, 4, q_data_type="float32",
+            w.plan(b.qo, b.indptr, b.indices, b.last, 4, 2, 64, 4, q_data_type=b.dtype,
                    custom_mask=given["custom_mask"][1:])
 
 
@@ -317,17 +317,17 @@ def test_paged_graph_mode(fw, rng, close):
     buffers = [fw.tensor(np.zeros(n), "int32") for n in (6, 6, 40, 5)]
     w = PAGED(b.workspace(), "NHD", True, *buffers)
     heads = (4, 2, 64, 4)
-    w.plan(b.qo, b.indptr, b.indices, b.last, *heads, q_data_type="float32", causal=True)
+    w.plan(b.qo, b.indptr, b.indices, b.last, *heads, q_data_type=b.dtype, causal=True)
     frozen = (w._workspace.address, w._plan_info.address)
     b.check(close, w.run(b.q, b.cache), b.expected(causal=True))
     less = Batch(fw, rng, [1, 1, 5, 0, 2], [40, 6, 5, 9, 2])
-    w.plan(less.qo, less.indptr, less.indices, less.last, *heads, q_data_type="float32",
+    w.plan(less.qo, less.indptr, less.indices, less.last, *heads, q_data_type=b.dtype,
            causal=True)
     less.check(close, w.run(less.q, less.cache), less.expected(causal=True))
     assert frozen == (w._workspace.address, w._plan_info.address)
     more = Batch(fw, rng, [20, 1, 5, 0, 2], [40, 6, 5, 9, 2])
     with pytest.raises(ValueError, match="max_num_rows: value: expected at least 28 rows; got 23"):
-        w.plan(more.qo, more.indptr, more.indices, more.last, *heads, q_data_type="float32")
+        w.plan(more.qo, more.indptr, more.indices, more.last, *heads, q_data_type=b.dtype)
     with pytest.raises(ValueError, match=r"qo_indptr: expected \[6\], as its buffer; got \[4\]"):
         w.plan(less.qo[:4], less.indptr[:4], less.indices, less.last[:3], *heads)
 
@@ -338,7 +338,7 @@ def test_paged_internal_plan(fw, rng, close):
     b = Batch(fw, rng, Q_LENS, LENS)
     buffers = [fw.tensor(np.zeros(n), "int32") for n in (6, 6, 40, 5)]
     w = PAGED(b.workspace(), "NHD", True, *buffers, backend="fa2")
-    w.plan(b.qo, b.indptr, b.indices, b.last, 4, 2, 64, 4, q_data_type="float32", causal=True)
+    w.plan(b.qo, b.indptr, b.indices, b.last, 4, 2, 64, 4, q_data_type=b.dtype, causal=True)
     other = Batch(fw, rng, [2, 4, 0, 16, 1], [40, 6, 5, 19, 2])
     w._qo_indptr_buf[...] = other.qo
     w._paged_kv_indptr_buf[...] = other.indptr
@@ -372,7 +372,7 @@ def test_multi_item_scoring(fw, rng, close):
     mask = np.tril(np.ones((9, 9), bool))
     mask[7:, 4:7] = False
     mask[8, 7] = mask[5:7, 4] = False
-    close(got[[5, 6, 8]], b.expected(masks=[mask])[0][[5, 6, 8]], "float32", 2.0)
+    close(got[[5, 6, 8]], b.expected(masks=[mask])[0][[5, 6, 8]], b.dtype, 2.0)
 
 
 # ---- ragged ----------------------------------------------------------------------------------
@@ -420,17 +420,17 @@ def test_ragged_offsets(fw, rng, close):
     k, v, kv = b.packed()
     w = RAGGED(b.workspace(), backend="cudnn")
     w.plan(b.index([0, 2 * 256, 5 * 256]), b.index([0, 4 * 128, 10 * 128]), 4, 2, 64,
-           q_data_type="float32")
+           q_data_type=b.dtype)
     b.check(close, w.run(b.q, k, v), b.expected())
     with pytest.raises(ValueError, match="kv_indptr: expected multiples of 128"):
-        w.plan(b.index([0, 2 * 256, 5 * 256]), b.index([0, 4, 10]), 4, 2, 64, q_data_type="float32")
+        w.plan(b.index([0, 2 * 256, 5 * 256]), b.index([0, 4, 10]), 4, 2, 64, q_data_type=b.dtype)
     w = RAGGED(b.workspace())
-    later_v = fw.tensor(np.concatenate([np.full((3, 2, 64), np.nan), fw.numbers(v)]), "float32")
-    w.plan(b.qo, kv, 4, 2, 64, q_data_type="float32", v_indptr=b.index([3, 7, 13]),
+    later_v = fw.tensor(np.concatenate([np.full((3, 2, 64), np.nan), fw.numbers(v)]), b.dtype)
+    w.plan(b.qo, kv, 4, 2, 64, q_data_type=b.dtype, v_indptr=b.index([3, 7, 13]),
            o_indptr=b.index([0, 3, 6]))
     got = fw.numbers(w.run(b.q, k, later_v))
     assert got.shape == (6, 4, 64)
-    close(got[[0, 1, 3, 4, 5]], b.expected()[0], "float32", 2.0)
+    close(got[[0, 1, 3, 4, 5]], b.expected()[0], b.dtype, 2.0)
 
 
 def test_ragged_graph_mode(fw, rng, close):
@@ -440,7 +440,7 @@ def test_ragged_graph_mode(fw, rng, close):
     for q_lens in (Q_LENS, [1, 1, 1, 1, 1]):
         b = Batch(fw, rng, q_lens, LENS)
         k, v, kv = b.packed()
-        w.begin_forward(b.qo, kv, 4, 2, 64, causal=True, q_data_type="float32")
+        w.begin_forward(b.qo, kv, 4, 2, 64, causal=True, q_data_type=b.dtype)
         b.check(close, w.run(b.q, k, v), b.expected(causal=True))
     assert w._max_total_num_rows == sum(Q_LENS)
 
@@ -522,8 +522,8 @@ def test_cascade(fw, rng, close, graph, causal):
     plan = ([b.index([0, 5]), b.qo], [b.index([0, 2]), b.indptr], [b.index(shared), b.indices],
             [b.index([3]), b.last], 4, 2, 64, 4)
     for _ in range(2):
-        w.plan(*plan, causal=causal, q_data_type="float32")
-        close(fw.numbers(w.run(b.q, b.cache)), cascade_expected(b, k0, v0, causal), "float32", 2.0)
+        w.plan(*plan, causal=causal, q_data_type=b.dtype)
+        close(fw.numbers(w.run(b.q, b.cache)), cascade_expected(b, k0, v0, causal), b.dtype, 2.0)
     assert w.is_cuda_graph_enabled is graph
     with pytest.raises(NotImplementedError, match="window_left: expected -1 with 2 levels; got 4"):
         w.plan(*plan, window_left=4)
@@ -558,7 +558,26 @@ def test_no_requests(fw, rng):
     b = Batch(fw, rng, [], [])
     assert decode(b).run(b.q, b.cache).shape == (0, 4, 64)
     assert paged(b).run(b.q, b.cache).shape == (0, 4, 64)
-    none = fw.tensor(np.zeros((0, 2, 64)), "float32")
+    none = fw.tensor(np.zeros((0, 2, 64)), b.dtype)
     w = RAGGED(b.workspace())
-    w.plan(b.qo, b.index([0]), 4, 2, 64, q_data_type="float32")
+    w.plan(b.qo, b.index([0]), 4, 2, 64, q_data_type=b.dtype)
     assert w.run(b.q, none, none).shape == (0, 4, 64)
+
+
+@pytest.mark.parametrize("lse", [False, True])
+def test_compiled(fw, rng, close, lse):
+    """Runs within torch.compile, without a break; the plan stays outside and may be made again."""
+    if not fw.name.startswith("torch"):
+        pytest.skip("torch.compile takes torch's tensors")
+    need(fw, "batch_prefill_paged")
+    import torch
+
+    b = Batch(fw, rng, [1] * 5, LENS)
+    w, p = decode(b), paged(b, causal=True)
+    both = torch.compile(lambda q, cache: (w.run(q * 1, cache, return_lse=lse),
+                                           p.run(q * 1, cache, return_lse=lse)),
+                         fullgraph=True, backend="aot_eager")
+    for _ in range(2):
+        for got in both(b.q, b.cache):
+            b.check(close, got, b.expected())
+        w.plan(b.indptr, b.indices, b.last, 4, 2, 64, 4, q_data_type=b.dtype)

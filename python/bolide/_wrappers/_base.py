@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Optional
 
 from .. import _dtypes, _frameworks
 from .._arguments import check_backend, split_paged
-from .._binding import Operator, Plan, Workspace, operator
+from .._binding import Operator, Plan, Workspace, _direct, operator
 from .._library import BusyError, torch
 from . import _memory
 
@@ -111,6 +111,7 @@ class Planned:
         self._d_vo = 0
         self._o_bit = 0
         self.device = _memory.device_of(float_workspace_buffer)
+        self._slots = _memory.Slots(self.device)
         self.reset_workspace_buffer(
             float_workspace_buffer,
             _frameworks.empty(float_workspace_buffer, (INT_WORKSPACE_BYTES,), "uint8"))
@@ -137,9 +138,11 @@ class Planned:
         self._workspace = Workspace(self._float_workspace_buffer, self._int_workspace_buffer,
                                     self._pin_memory_int_workspace_buffer)
 
-    def _reserve(self, sizes: Any) -> None:
-        """Room for a plan in the buffers that the wrapper itself has brought. What was outgrown
-        stays alive, since a captured graph may read it."""
+    def _reserve(self, values: list) -> tuple[int, bool]:
+        """Room for a plan in the buffers that the wrapper itself has brought: the bytes of the
+        plan, and whether a buffer had to grow. What was outgrown stays alive, since a captured
+        graph may read it."""
+        sizes = self._operators.sizes(*values, self._workspace.address)
         grown = False
         if sizes.device_int > self._int_workspace_buffer.shape[0]:
             self._outgrown.append(self._int_workspace_buffer)
@@ -153,6 +156,7 @@ class Planned:
             grown = True
         if grown:
             self._set_workspace()
+        return sizes.plan, grown
 
     def _tables(self, block_tables: Any, indices: Any) -> Any:
         """The block tables of a plan, where they are what is read: with the backends of FlashInfer
@@ -190,20 +194,29 @@ class Planned:
         arguments = {**arguments, **options._asdict(), "kv_layout": self._kv_layout,
                      "sm_scale": 1.0}
         values = [arguments.get(name) for name in self._operators.names]
-        sizes = self._operators.sizes(*values, self._workspace.address)
-        self._reserve(sizes)
         if self._plan_memory is None:
-            self._plan_memory = Plan(sizes.plan)
-        space, memory = self._workspace, self._plan_memory
+            self._plan_memory = Plan(self._reserve(values)[0])
+        memory = self._plan_memory
+        try:
+            self._plan_values(values, memory)
+        except ValueError:
+            if not self._reserve(values)[1]:
+                raise
+            self._plan_values(values, memory)
+        self._arguments, self._planned, self._plan_info = arguments, options, memory
+        if self._cached_module is None:
+            self._cached_module = PlanModule(self)
+        return memory
+
+    def _plan_values(self, values: list, memory: Plan) -> None:
+        space = self._workspace
+        self._slots.wait()
         try:
             self._operators.plan(*values, space.address, memory.address, space.stream)
         except BusyError:
             torch.cuda.current_stream(self.device).synchronize()
             self._operators.plan(*values, space.address, memory.address, space.stream)
-        self._arguments, self._planned, self._plan_info = arguments, options, memory
-        if self._cached_module is None:
-            self._cached_module = PlanModule(self)
-        return memory
+        self._slots.mark()
 
     def _make_first_plan(self, arguments: dict[str, Any], options: Options) -> None:
         """The plan of what plan() was given, or of what forward asked for last."""
@@ -278,6 +291,12 @@ class Planned:
     def _split(self, paged_kv_cache: Any) -> tuple[Any, Any]:
         if type(paged_kv_cache) is tuple and paged_kv_cache[0].ndim == 4:
             return paged_kv_cache
+        if type(paged_kv_cache) in _direct and paged_kv_cache.ndim == 5:
+            if paged_kv_cache.shape[1] != 2:
+                raise ValueError(
+                    f"{type(self).__name__}.run: paged_kv_cache: shape: expected [_, 2, _, _, _]; "
+                    f"got {list(paged_kv_cache.shape)}")
+            return paged_kv_cache.unbind(1)
         return split_paged(paged_kv_cache, self._kv_layout)
 
     def _scale_arguments(self, args: tuple, *scales: Any) -> tuple[Any, Any, Any]:

@@ -47,6 +47,24 @@ def to_device(tensor: Any, device: Any) -> Any:
     return tensor.to(device, non_blocking=True)
 
 
+class OnDevice:
+    """An attribute for an index array that no run reads: a copy on the wrapper's device is made
+    when somebody looks at it."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name + "_kept"
+
+    def __get__(self, wrapper: Any, owner: Any = None) -> Any:
+        if wrapper is None:
+            return self
+        wrapper.__dict__[self._name] = found = to_device(wrapper.__dict__.get(self._name),
+                                                         wrapper.device)
+        return found
+
+    def __set__(self, wrapper: Any, value: Any) -> None:
+        wrapper.__dict__[self._name] = value
+
+
 def same_place(a: Any, b: Any) -> bool:
     """Whether two tensors begin at the same address."""
     if _frameworks.is_torch(a):
@@ -89,6 +107,28 @@ def _get_range_buf(seq_len: int, device: Any) -> Any:
     return _cache_buf[key][:seq_len]
 
 
+class Slots:
+    """The two slots of pinned staging that plans take in turn: a slot is written again only when
+    the copy out of it has ended, which the library does not check."""
+
+    def __init__(self, device: Any):
+        self._device = device
+        self._events: list | None = None
+
+    def wait(self) -> None:
+        """Before a plan."""
+        if self._events is not None:
+            self._events[0].synchronize()
+        elif getattr(self._device, "type", "cpu") == "cuda":
+            self._events = [torch.cuda.Event(), torch.cuda.Event()]
+
+    def mark(self) -> None:
+        """Behind a plan."""
+        if self._events is not None:
+            self._events[0].record(torch.cuda.current_stream(self._device))
+            self._events.reverse()
+
+
 def pinned(size: int) -> Any:
     """Bytes on the host that a GPU reads without help."""
     return torch.empty(size, dtype=torch.uint8, pin_memory=True)
@@ -96,4 +136,5 @@ def pinned(size: int) -> Any:
 
 def capturing(device: Any) -> bool:
     """Whether the current stream is being captured."""
-    return device != "cpu" and device.type == "cuda" and torch.cuda.is_current_stream_capturing()
+    return (getattr(device, "type", "cpu") == "cuda"
+            and torch.cuda.is_current_stream_capturing())

@@ -189,9 +189,8 @@ class BatchPrefillWithSharedPrefixPagedKVCacheWrapper:
                       paged_kv_last_page_len: Tensor, num_qo_heads: int, num_kv_heads: int,
                       head_dim: int, page_size: int) -> None:
         """The plan of each request's own pages, as in
-        :meth:`BatchPrefillWithPagedKVCacheWrapper.plan`. FlashInfer has no dtype here; it is that
-            of
-        the last forward, float16 at first."""
+        :meth:`BatchPrefillWithPagedKVCacheWrapper.plan`. FlashInfer has no dtype here; it is
+        that of the last forward, float16 at first."""
         self._planned_with = (qo_indptr, paged_kv_indptr, paged_kv_indices, paged_kv_last_page_len,
                               num_qo_heads, num_kv_heads, head_dim, page_size)
         wrapper = self._batch_prefill_wrapper

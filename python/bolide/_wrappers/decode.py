@@ -71,6 +71,8 @@ class BatchDecodeWithPagedKVCacheWrapper(Planned):
 
     _operators = _OPERATORS
     _backends = ("auto", "fa2", "fa3", "trtllm-gen", "cute-dsl")
+    _paged_kv_indptr_buf = _memory.OnDevice()
+    _paged_kv_last_page_len_buf = _memory.OnDevice()
 
     def __init__(self, float_workspace_buffer: Tensor, kv_layout: str = "NHD",
                  use_cuda_graph: bool = False, use_tensor_cores: bool = False,
@@ -221,6 +223,10 @@ class BatchDecodeWithPagedKVCacheWrapper(Planned):
             window_right == 0, pos_encoding_mode, window_left, logits_soft_cap, rope_scale,
             rope_theta))
         self._keep(arguments, sm_scale, head_dim, head_dim)
+        if not self._use_cuda_graph:  # copies, which the caller does not write over
+            indptr = arguments.get("indptr", indptr)
+            if arguments.get("last_page_len") is not None:
+                last_page_len = arguments["last_page_len"]
         self._keep_table(indptr, indices, last_page_len)
         self._block_tables = _memory.to_device(block_tables, self.device)
         self._q_len_per_req = q_len_per_req
@@ -243,13 +249,16 @@ class BatchDecodeWithPagedKVCacheWrapper(Planned):
                              f"length of paged_kv_indices_buffer; got {indices.shape[0]}")
 
     def _keep_table(self, indptr, indices, last_page_len) -> None:
-        table = {"_paged_kv_indptr_buf": indptr, "_paged_kv_indices_buf": indices,
-                 "_paged_kv_last_page_len_buf": last_page_len}
-        for name, tensor in table.items():
-            if not self._use_cuda_graph:
-                setattr(self, name, _memory.to_device(tensor, self.device))
-            elif tensor is not None:
-                _memory.write(getattr(self, name), tensor)
+        if not self._use_cuda_graph:
+            self._paged_kv_indptr_buf = indptr
+            self._paged_kv_last_page_len_buf = last_page_len
+            self._paged_kv_indices_buf = _memory.to_device(indices, self.device)
+            return
+        for buffer, tensor in ((self._paged_kv_indptr_buf, indptr),
+                               (self._paged_kv_indices_buf, indices),
+                               (self._paged_kv_last_page_len_buf, last_page_len)):
+            if tensor is not None:
+                _memory.write(buffer, tensor)
 
     def _plan_internal(self, float_workspace: Any, int_workspace: Any, pinned: Any, *args: Any):
         """FlashInfer's internal call, of its CUDA-core kernel (indptr, batch, heads, page size,

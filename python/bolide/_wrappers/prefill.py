@@ -36,6 +36,11 @@ _pack = operator("segment_packbits", "x indptr bitorder out out_indptr")
 class Prefill(Planned):
     """What both prefill wrappers share: masks, items, rows of a graph."""
 
+    _qo_indptr_buf = _memory.OnDevice()
+    _kv_indptr_buf = _memory.OnDevice()
+    _paged_kv_indptr_buf = _memory.OnDevice()
+    _paged_kv_last_page_len_buf = _memory.OnDevice()
+
     def __init__(self, float_workspace_buffer: Tensor, kv_layout: str, use_cuda_graph: bool,
                  buffers: Dict[str, Any], custom_mask_buf: Any, mask_indptr_buf: Any, backend: str,
                  jit_args: Any, jit_kwargs: Any):
@@ -96,8 +101,10 @@ class Prefill(Planned):
             return
         if self._use_cuda_graph:
             _memory.write(getattr(self, name), tensor)
+        elif name == "_paged_kv_indices_buf":
+            self._paged_kv_indices_buf = _memory.to_device(tensor, self.device)
         else:
-            setattr(self, name, _memory.to_device(tensor, self.device))
+            setattr(self, name, tensor)
 
     def _pack_mask(self, custom_mask: Any, packed: Any, q_lens: List[int],
                    kv_lens: List[int]) -> Optional[Tuple[Any, Any]]:
@@ -336,6 +343,8 @@ class BatchPrefillWithPagedKVCacheWrapper(Prefill):
             causal, pos_encoding_mode, window_left, logits_soft_cap, rope_scale, rope_theta))
         self._keep(arguments, sm_scale, head_dim_qk, arguments["head_dim_vo"])
         self._keep_rows(rows, len(q_lens), q_lens, kv_lens)
+        if not self._use_cuda_graph:  # copies, which the caller does not write over
+            qo_indptr = lengths["qo_indptr"]
         self._keep_buffer("_qo_indptr_buf", qo_indptr)
         self._keep_buffer("_paged_kv_indptr_buf", paged_kv_indptr)
         self._keep_buffer("_paged_kv_indices_buf", paged_kv_indices)
