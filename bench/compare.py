@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Times problems with `bolide bench`, and the same work in torch on the CPU, in one run.
+bench/peers_cuda.py compares with FlashInfer on a GPU.
 
     bench/compare.py [--ours] [--backend cpu|cuda] [--isa NAME|all] [--threads N] [--rounds N]
                      [--seconds S] [--eager] [--keep DIR] [FILE|PROBLEM]...

@@ -16,7 +16,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 DOCUMENTS = ["README.md", "docs/speed.md", "docs/attention.md"]
 NEEDED = {
     "problem": str, "device": str, "isa": str, "threads": int, "date": str, "commit": str,
-    "us": (int, float), "us_min": (int, float), "spread": (int, float), "bytes": (int, float),
+    "us": (int, float), "us_min": (int, float, type(None)),  # None: the minimum was not kept
+    "spread": (int, float), "bytes": (int, float),
     "flops": (int, float), "ceiling": str, "share": (int, float),
 }
 OPTIONAL = {"peers": dict, "best_peer": str, "ratio": (int, float)}

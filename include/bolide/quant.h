@@ -39,7 +39,7 @@ BOLIDE_API BOLIDE_MUST_USE bolide_status bolide_packbits(const bolide_context *c
 typedef struct bolide_segment_packbits_args {
     bolide_args_head head;
     const bolide_tensor *x;          /* [n]: bool, u8; contiguous */
-    const bolide_tensor *indptr;     /* [b + 1]: i32, i64; host or device memory */
+    const bolide_tensor *indptr;     /* [b + 1]: i32, i64 */
     int64_t bitorder;                /* bolide_bitorder; default big */
     const bolide_tensor *out;        /* [m]: u8 */
     const bolide_tensor *out_indptr; /* [b + 1]: dtype of indptr */

@@ -8,8 +8,9 @@
 #include <bolide/core.h>
 #include <stdbool.h>
 
+/* By integers: the checks ask this of tensors whose data may still be NULL. */
 static inline void *bolide__data(const bolide_tensor *t) {
-    return (char *)t->data + t->byte_offset;
+    return (void *)((uintptr_t)t->data + (uintptr_t)t->byte_offset);
 }
 
 /* Stride of dimension i in elements, computed from the shape when strides are NULL. */

@@ -59,6 +59,8 @@ bolide_status bolide__cuda_copy_to_device(const bolide__call *call, void *device
                                           int64_t bytes);
 bolide_status bolide__cuda_copy_to_host(const bolide__call *call, void *host, const void *device,
                                         int64_t bytes);
+/* Sets device memory to 0 on the call's stream. */
+bolide_status bolide__cuda_clear(const bolide__call *call, void *device, int64_t bytes);
 bolide_status bolide__cuda_wait(const bolide__call *call);
 /* 1 if the call's stream is being captured. */
 int bolide__cuda_capturing(const bolide__call *call);

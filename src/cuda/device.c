@@ -353,6 +353,18 @@ bolide_status bolide__cuda_copy_to_host(const bolide__call *call, void *to, cons
     return finish(call, "cuMemcpyDtoHAsync", r);
 }
 
+bolide_status bolide__cuda_clear(const bolide__call *call, void *memory, int64_t bytes) {
+    const struct bolide__cuda_device *device = call->ctx->cuda;
+    if (!device->driver || bytes <= 0)
+        return BOLIDE_OK;
+    bolide__scope scope;
+    BOLIDE_TRY(bolide__scope_enter(call->entry_name, device, &scope));
+    const CUresult r = device->driver->cuMemsetD8Async((CUdeviceptr)(uintptr_t)memory, 0,
+                                                       (size_t)bytes, (CUstream)call->stream);
+    bolide__scope_leave(&scope);
+    return finish(call, "cuMemsetD8Async", r);
+}
+
 bolide_status bolide__cuda_wait(const bolide__call *call) {
     const struct bolide__cuda_device *device = call->ctx->cuda;
     if (!device->driver)

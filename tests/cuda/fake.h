@@ -20,6 +20,7 @@ typedef struct fake_driver {
     int fail_code;
     const char *fail_name; /* every call of this name fails; NULL: none */
     int refuse_images;     /* cuModuleLoadData refuses the next so many */
+    int late_copies;       /* copies to the host do not arrive */
 
     _Atomic int calls;
     _Atomic int launches;

@@ -280,7 +280,8 @@ CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t bytes, CU
 CUresult cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t bytes, CUstream stream) {
     (void)stream;
     ENTER(cuMemcpyDtoHAsync_v2);
-    memcpy(to, (const void *)(uintptr_t)from, bytes);
+    if (!fake.late_copies)
+        memcpy(to, (const void *)(uintptr_t)from, bytes);
     return CUDA_SUCCESS;
 }
 

@@ -171,10 +171,10 @@ static double logit_slack(const ref_call *c) {
     if (!ref_on_cuda(c) && !units)
         return 1.6e-5;
     /* Tensor cores take weights in 16 bits: bf16 with bf16 queries, else f16. Each is off by up to
-     * 2^-9 or 2^-12 of itself; six times that covers the largest of many outputs, also in rows that
+     * 2^-9 or 2^-12 of itself; ten times that covers the largest of many outputs, also in rows that
      * see few keys and so are larger than the root mean square of all. The CPU's units round the
-     * same way; small problems come near the bound, so it has twice the room. */
-    return units ? 12 * 0x1p-9 : bf16 ? 6 * 0x1p-9 : 6 * 0x1p-12;
+     * same way; small problems come near the bound, so it has more room. */
+    return units ? 12 * 0x1p-9 : bf16 ? 10 * 0x1p-9 : 10 * 0x1p-12;
 }
 
 static double flops_of(const ref_call *c) {

@@ -21,6 +21,10 @@ ref_page_table *ref_page_draw(ref_call *c) {
         t->b = 0;
     }
     t->page_size = ref_key(c, "page", 4);
+    if (t->page_size < 1) {
+        ref_refuse(c, "page: expected at least 1; got %lld", (long long)t->page_size);
+        t->page_size = 1;
+    }
     t->pages = t->tokens = 0;
     for (int64_t r = 0; r < t->b; r++) {
         if (listed == 1) /* one length for all */

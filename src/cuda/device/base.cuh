@@ -80,6 +80,9 @@ template <> struct element<I32> { using type = int32_t; };
 template <> struct element<U64> { using type = uint64_t; };
 template <> struct element<I64> { using type = int64_t; };
 
+template <class A, class B> constexpr bool same_type = false;
+template <class A> constexpr bool same_type<A, A> = true;
+
 /* ---- bits -------------------------------------------------------------------------------------
  */
 

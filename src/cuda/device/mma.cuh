@@ -89,6 +89,20 @@ template <bool TURNED> __forceinline__ void load_matrices(uint32_t (&r)[4], cons
                      : "memory");
 }
 
+/* The same of two matrices; lanes 0 to 15 give addresses. */
+template <bool TURNED> __forceinline__ void load_two_matrices(uint32_t (&r)[2], const void *row) {
+    if constexpr (TURNED)
+        asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];"
+                     : "=r"(r[0]), "=r"(r[1])
+                     : "r"(shared_address(row))
+                     : "memory");
+    else
+        asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];"
+                     : "=r"(r[0]), "=r"(r[1])
+                     : "r"(shared_address(row))
+                     : "memory");
+}
+
 /* 16 bytes from global to shared memory; with `bytes` 0 they become zeros and nothing is read. Done
  * when wait_copies says so. */
 __forceinline__ void copy_16(void *to, const void *from, int bytes) {

@@ -9,6 +9,7 @@
 #include <math.h>
 
 #include "core/op.h"
+#include "cuda/cuda.h"
 #include "ops/activation/activation_internal.h"
 
 #define FLOATS (BOLIDE_F16 | BOLIDE_BF16 | BOLIDE_F32)
@@ -68,14 +69,74 @@ static bolide_status gelu_tanh_and_mul_cpu(const bolide__call *call) {
     return plain_cpu(call, BOLIDE_CPU_PICK(gelu_tanh_and_mul_pieces));
 }
 
-static bolide_status silu_and_mul_scaled_cpu(const bolide__call *call) {
+static bolide__activation_params fill_scaled(const bolide__call *call) {
     const bolide_silu_and_mul_scaled_args *a = call->args;
     bolide__activation_params p = fill(a->x, a->out);
     p.x_scale = bolide__scalar_of(a->x_scale, a->x_scale_tensor, 1.0f);
     p.o_scale = bolide__scalar_of(a->o_scale, a->o_scale_tensor, 1.0f);
     p.out_bounded = a->o_scale_tensor || !isnan(a->o_scale);
-    return run_cpu(call, p, BOLIDE_CPU_PICK(silu_and_mul_scaled_pieces));
+    return p;
 }
+
+static bolide_status silu_and_mul_scaled_cpu(const bolide__call *call) {
+    return run_cpu(call, fill_scaled(call), BOLIDE_CPU_PICK(silu_and_mul_scaled_pieces));
+}
+
+/* ---- CUDA ----------------------------------------------------------------------------------- */
+
+/* Outputs a load: as many as 16 bytes of the wider tensor hold and as divide every address, stride
+ * and half. */
+static int64_t load_width(const bolide__activation_params *p) {
+    const int64_t widest = p->input.bytes > p->out.bytes ? p->input.bytes : p->out.bytes;
+    const uint64_t bits = (uint64_t)(16 / widest) | (uint64_t)p->d |
+                          (uintptr_t)p->input.data / (uint64_t)p->input.bytes |
+                          (uintptr_t)p->out.data / (uint64_t)p->out.bytes |
+                          (uint64_t)(p->input.n | p->input.h | p->out.n | p->out.h);
+    return (int64_t)(bits & -bits);
+}
+
+/* One token is spread over many small blocks. */
+enum { FEW_ITEMS = 1 << 15 };
+
+static bolide_status run_cuda(const bolide__call *call, bolide__activation_params p,
+                              int64_t function, int64_t scaled) {
+    const int64_t width = load_width(&p), items = p.rows * (p.d / width);
+    const int32_t threads = items <= FEW_ITEMS ? 64 : 256;
+    p.walk = bolide__walk_of(p.rows, p.d / width, threads);
+    bolide__spec s = BOLIDE_SPEC("activation/activation.cu", "bolide_activation");
+    bolide__spec_add(&s, "INPUT", p.input.dtype); /* 3 values; scaled 5 */
+    bolide__spec_add(&s, "OUT", p.out.dtype);     /* INPUT; scaled 5 values */
+    bolide__spec_add(&s, "FUNCTION", function);
+    bolide__spec_add(&s, "SCALED", scaled);
+    bolide__spec_add(&s, "VEC", width);       /* 4 values for 16-bit types */
+    bolide__spec_add(&s, "THREADS", threads); /* 2 values */
+    bolide__spec_add(&s, "WIDE", bolide__is_wide(items));
+    const bolide__grid g = {.x = (items + threads - 1) / threads, .block = threads, .dependent = 1};
+    return bolide__cuda_launch(call, &s, &g, &p, sizeof p);
+}
+
+static bolide_status plain_cuda(const bolide__call *call, int64_t function) {
+    const bolide_silu_and_mul_args *a = call->args;
+    return run_cuda(call, fill(a->input, a->out), function, 0);
+}
+
+static bolide_status silu_and_mul_cuda(const bolide__call *call) {
+    return plain_cuda(call, BOLIDE__SILU);
+}
+
+static bolide_status gelu_and_mul_cuda(const bolide__call *call) {
+    return plain_cuda(call, BOLIDE__GELU);
+}
+
+static bolide_status gelu_tanh_and_mul_cuda(const bolide__call *call) {
+    return plain_cuda(call, BOLIDE__GELU_TANH);
+}
+
+static bolide_status silu_and_mul_scaled_cuda(const bolide__call *call) {
+    return run_cuda(call, fill_scaled(call), BOLIDE__SILU, 1);
+}
+
+/* ---- the operators -------------------------------------------------------------------------- */
 
 const bolide_op bolide_op_silu_and_mul = {
     .name = "silu_and_mul",
@@ -83,6 +144,7 @@ const bolide_op bolide_op_silu_and_mul = {
     .doc = "out = silu(gate) * up, the two halves of the last dimension of input",
     .run = BOLIDE_ENTRY(bolide_silu_and_mul_args, plain_rows),
     .cpu = silu_and_mul_cpu,
+    .cuda = silu_and_mul_cuda,
 };
 
 const bolide_op bolide_op_gelu_and_mul = {
@@ -91,6 +153,7 @@ const bolide_op bolide_op_gelu_and_mul = {
     .doc = "out = gelu(gate) * up, the two halves of the last dimension of input",
     .run = BOLIDE_ENTRY(bolide_gelu_and_mul_args, plain_rows),
     .cpu = gelu_and_mul_cpu,
+    .cuda = gelu_and_mul_cuda,
 };
 
 const bolide_op bolide_op_gelu_tanh_and_mul = {
@@ -99,6 +162,7 @@ const bolide_op bolide_op_gelu_tanh_and_mul = {
     .doc = "out = gelu(gate) * up with the tanh form of gelu",
     .run = BOLIDE_ENTRY(bolide_gelu_tanh_and_mul_args, plain_rows),
     .cpu = gelu_tanh_and_mul_cpu,
+    .cuda = gelu_tanh_and_mul_cuda,
 };
 
 const bolide_op bolide_op_silu_and_mul_scaled = {
@@ -107,6 +171,7 @@ const bolide_op bolide_op_silu_and_mul_scaled = {
     .doc = "out = silu_and_mul(x * x_scale) * o_scale, x and out each of its own dtype",
     .run = BOLIDE_ENTRY(bolide_silu_and_mul_scaled_args, scaled_rows),
     .cpu = silu_and_mul_scaled_cpu,
+    .cuda = silu_and_mul_scaled_cuda,
 };
 
 bolide_status bolide_silu_and_mul(const bolide_context *ctx, const bolide_silu_and_mul_args *args,

@@ -15,6 +15,8 @@
  * busy, too. */
 #define BOLIDE__ACTIVATION_PIECE 4096
 
+enum bolide__activation_function { BOLIDE__SILU, BOLIDE__GELU, BOLIDE__GELU_TANH };
+
 typedef struct bolide__activation_params {
     bolide__rows input; /* [n, h, 2d] */
     bolide__rows out;   /* [n, h, d] */
@@ -23,6 +25,7 @@ typedef struct bolide__activation_params {
     int64_t pieces;                  /* of a row */
     bolide__scalar x_scale, o_scale; /* of the scaled form */
     int32_t out_bounded;             /* 1: held in the finite range of out's dtype */
+    bolide__walk walk;               /* of the device kernel: rows times vectors of a row */
 } bolide__activation_params;
 
 #ifndef __CUDACC_RTC__

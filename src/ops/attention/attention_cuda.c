@@ -1,78 +1,125 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The CUDA backend of the attention operators: what the portable kernel (attention.cu) takes, its
-// specialisation, its shared memory, and the launch of the kernel and of the merge behind it.
+// The CUDA backend of the attention operators: which of the two kernels computes a problem
+// (attention.cu on tensor cores, attention_float.cu), its tiles, its shared memory, its
+// specialisation and its launch. The merge of tiles in several pieces is part of the kernels.
 
 #include "core/context.h"
 #include "cuda/cuda.h"
 #include "ops/attention/attention_internal.h"
 
-enum { KEYS = 64, WARPS = 4, MAX_HEAD_DIM = 256, MAX_STAGES = 4, MIN_STAGES = 2 };
+typedef struct bolide__attention_frozen frozen_part;
 
-/* The bits of the kernel's FLAGS. */
-enum { PAGED = 1, MASKED = 2, CAPPED = 4, ALIBI = 8, WIDE = 16 };
+enum {
+    MAX_HEAD_DIM = 256, /* of the tensor-core kernel */
+    MAX_STAGES = 4,
+    MIN_STAGES = 2,
+    WINDOW = 16,     /* items at hand, as the kernel has it */
+    RESERVED = 1024, /* bytes of each block, by the driver */
+    FLOAT_ROWS = 16
+};
 
-static bolide_status check_supported(const bolide__call *call, const bolide__attention_params *p) {
-    const int64_t fp8 = BOLIDE_F8_E4M3FN | BOLIDE_F8_E5M2;
-    if (!(p->q_dtype & (BOLIDE_F16 | BOLIDE_BF16 | fp8)))
-        return BOLIDE_FAIL_UNSUPPORTED(call, "q", "dtype",
-                                       "f16, bf16 or fp8 on the GPU (f32 runs on the CPU)", "%s",
-                                       bolide_dtype_name(p->q_dtype));
-    if (!(p->kv_dtype & fp8) && p->kv_dtype != p->q_dtype)
-        return BOLIDE_FAIL_UNSUPPORTED(
-            call, "k_cache", "dtype",
-            bolide__text("%s or fp8 on the GPU", bolide_dtype_name(p->q_dtype)), "%s",
-            bolide_dtype_name(p->kv_dtype));
-    if (p->d_qk > MAX_HEAD_DIM || p->d_vo > MAX_HEAD_DIM)
-        return BOLIDE_FAIL_UNSUPPORTED(call, "q", "head size", "at most 256 on the GPU", "%lld",
-                                       (long long)(p->d_qk > p->d_vo ? p->d_qk : p->d_vo));
-    if (p->flags & BOLIDE__ATTN_ROPE)
-        return BOLIDE_FAIL_UNSUPPORTED(call, "plan", "pos_encoding_mode",
-                                       "NONE or ALIBI on the GPU (rotate q and k ahead)",
-                                       "ROPE_LLAMA");
-    if (p->flags & BOLIDE__ATTN_ITEMS)
-        return BOLIDE_FAIL_UNSUPPORTED(call, "prefix_len_ptr", "pointer",
-                                       "NULL on the GPU (multi-item scoring runs on the CPU)",
-                                       "given");
-    return BOLIDE_OK;
-}
+/* The bits of the kernels' FLAGS. */
+enum { PAGED = 1, MASKED = 2, CAPPED = 4, ALIBI = 8, WIDE = 16, SPECIAL = 32, ROPE = 64 };
 
-/* ---- shared memory, the arithmetic of the kernel's structs ------------------------------------
+/* ---- shared memory, the arithmetic of the kernels' structs ------------------------------------
  */
 
 static int64_t padded(int64_t d) {
     return (d + 15) / 16 * 16;
 }
 
-static int64_t odd_pieces(int64_t bytes) {
-    return ((bytes + 15) / 16 | 1) * 16;
+/* A row of whole 16-byte pieces: a multiple of 8 of them, or an odd number. */
+static int64_t row_bytes(int64_t bytes) {
+    const int64_t pieces = bytes / 16;
+    return (pieces % 8 == 0 ? pieces : pieces | 1) * 16;
 }
 
-static int64_t stage_bytes(const bolide__attention_params *p) {
-    const int64_t size = p->kv_dtype & (BOLIDE_F16 | BOLIDE_BF16) ? 2 : 1;
-    return KEYS * (odd_pieces(padded(p->d_qk) * size) + odd_pieces(padded(p->d_vo) * size));
+static int64_t warps_of(int64_t rows, int64_t keys) {
+    return rows == 16 ? keys / 16 : 4;
 }
 
-static int64_t shared_bytes(const bolide__attention_params *p, int64_t stages) {
-    return p->tile_rows * odd_pieces(padded(p->d_qk) * 2) + stages * stage_bytes(p) +
-           (stages + 1) * KEYS * 2 * (int64_t)sizeof(int64_t);
+static int64_t stage_bytes(const frozen_part *f, int64_t rows, int64_t keys) {
+    const int64_t size = bolide__dtype_bytes(f->kv_dtype);
+    const int64_t own =
+        keys * (row_bytes(padded(f->d_qk) * size) + row_bytes(padded(f->d_vo) * size));
+    const int64_t handover = rows == 16 ? warps_of(rows, keys) * 16 * 20 * 4 : 0;
+    return own > handover ? own : handover;
 }
 
-/* Most stages with which two blocks share a multiprocessor, or else one block fits. */
-static int64_t choose_stages(const bolide__call *call, const bolide__attention_params *p) {
-    const bolide__cuda_limits *limits = bolide__cuda_limits_of(call->ctx);
-    const int64_t reserved = 1024; /* of each block, by the driver */
-    const int64_t joined = WARPS * 16 * (padded(p->d_vo) + 4 + 2) * (int64_t)sizeof(float);
-    for (int64_t blocks = 2; blocks >= 1; blocks--) {
-        for (int64_t stages = MAX_STAGES; stages >= MIN_STAGES; stages--) {
-            const int64_t bytes = shared_bytes(p, stages);
-            if (p->tile_rows == 16 && stages * stage_bytes(p) < joined)
-                continue;
-            if (bytes <= limits->shared_optin && blocks * (bytes + reserved) <= limits->shared_sm)
-                return stages;
+static int64_t shared_bytes(const frozen_part *f, int64_t rows, int64_t keys, int64_t stages) {
+    const int64_t places = (stages < 4 ? 4 : 8) * keys * 2 * (int64_t)sizeof(int64_t);
+    const int64_t works = WINDOW * (int64_t)sizeof(bolide__attention_work);
+    const int64_t sums = warps_of(rows, keys) * 16 * 8 + rows * 20 + 16;
+    return rows * row_bytes(padded(f->d_qk) * 2) + stages * stage_bytes(f, rows, keys) + places +
+           works + sums;
+}
+
+/* attention_float.cu: q, a chunk of 64 by 65, weights, places, the item, rotations, sums. */
+static int64_t float_shared_bytes(const frozen_part *f) {
+    return f->d_qk * 16 * 4 + 64 * 65 * 4 + 64 * 16 * 4 + 64 * 16 +
+           (int64_t)sizeof(bolide__attention_work) + (f->d_qk / 2 + 1) * 8 + 16 * 8 + 16;
+}
+
+/* ---- the choice of a kernel -------------------------------------------------------------------
+ */
+
+static bool needs_float(const frozen_part *f) {
+    const int64_t fp8 = BOLIDE_F8_E4M3FN | BOLIDE_F8_E5M2;
+    return !(f->q_dtype & (BOLIDE_F16 | BOLIDE_BF16 | fp8)) ||
+           (!(f->kv_dtype & fp8) && f->kv_dtype != f->q_dtype) || f->d_qk > MAX_HEAD_DIM ||
+           f->d_vo > MAX_HEAD_DIM || f->flags & BOLIDE__ATTN_ROPE;
+}
+
+/* Keys and stages of a tile with which so many blocks share a multiprocessor. */
+static bool fit(const bolide__cuda_limits *limits, frozen_part *f, int64_t rows, int64_t keys,
+                int64_t most_stages, int64_t blocks) {
+    for (int64_t stages = most_stages; stages >= MIN_STAGES; stages--) {
+        const int64_t bytes = shared_bytes(f, rows, keys, stages);
+        if (bytes <= limits->shared_optin && blocks * (bytes + RESERVED) <= limits->shared_sm) {
+            f->tile_rows = rows;
+            f->keys = keys;
+            f->stages = stages;
+            return true;
         }
     }
+    return false;
+}
+
+/* Large tiles with two resident blocks are best; a chip with little shared memory takes what
+ * fits. */
+static int64_t choose_tile(const bolide__cuda_limits *limits, frozen_part *f, int64_t rows) {
+    static const struct {
+        int64_t keys, blocks;
+    } wishes[] = {{64, 2}, {32, 2}, {64, 1}, {32, 1}, {16, 1}};
+    /* A tile of few rows waits for memory and needs copies in flight; one of many does not. */
+    const int64_t stages = rows == 16 ? MAX_STAGES : MIN_STAGES;
+    for (size_t i = 0; i < sizeof wishes / sizeof wishes[0]; i++) {
+        if (fit(limits, f, rows, wishes[i].keys, stages, wishes[i].blocks))
+            return wishes[i].blocks;
+    }
     return 0;
+}
+
+void bolide__attention_cuda_choose(const bolide__call *call, frozen_part *f, int64_t rows) {
+    const bolide__cuda_limits *limits = bolide__cuda_limits_of(call->ctx);
+    int64_t blocks = 0;
+    f->unit_heads = 1;
+    f->keys = f->stages = 0;
+    if (!needs_float(f)) {
+        /* 128 rows hold their sums in registers up to a head size of 128, and then leave no room
+         * for the conversion of 8-bit operands. */
+        const bool narrow = bolide__dtype_bytes(f->kv_dtype) == 1;
+        const int64_t most = f->d_vo <= 128 && !narrow && limits->arch >= 80 ? 128 : 64;
+        blocks = choose_tile(limits, f, rows <= 16 ? 16 : rows <= 64 ? 64 : most);
+    }
+    if (!blocks) {
+        f->keys = f->stages = 0;
+        f->tile_rows = FLOAT_ROWS;
+        blocks = 2;
+    }
+    const int64_t resident = blocks * limits->sm_count;
+    f->workers = resident > f->h_kv ? resident / f->h_kv : 1;
 }
 
 /* ---- the specialisation -----------------------------------------------------------------------
@@ -86,43 +133,76 @@ static bool is_wide(const bolide__attention_params *p) {
     return (((uintptr_t)p->k | (uintptr_t)p->v | (uint64_t)(strides * size)) & 15) == 0;
 }
 
+/* Whether every row of q can be loaded eight elements at a time. */
+static bool is_q_wide(const bolide__attention_params *p) {
+    const int64_t size = bolide__dtype_bytes(p->q_dtype);
+    return (((uintptr_t)p->q | (uint64_t)((p->q_n | p->q_h) * size)) & (uint64_t)(8 * size - 1)) ==
+           0;
+}
+
 static int64_t flags_of(const bolide__attention_params *p, int64_t q_len) {
-    const int64_t mask = BOLIDE__ATTN_MASK_BYTES | BOLIDE__ATTN_MASK_BITS;
+    const int64_t special = BOLIDE__ATTN_MASK_BYTES | BOLIDE__ATTN_MASK_BITS | BOLIDE__ATTN_ITEMS;
     /* One token sees all keys of its item, which the schedule has cut to what is visible. */
     const bool causal = p->flags & BOLIDE__ATTN_CAUSAL && q_len != 1;
     const bool window = p->window_left >= 0 && q_len != 1;
-    return (p->indices ? PAGED : 0) | (causal || window || p->flags & mask ? MASKED : 0) |
+    return (p->indices ? PAGED : 0) | (causal || window ? MASKED : 0) |
            (p->soft_cap > 0 ? CAPPED : 0) | (p->flags & BOLIDE__ATTN_ALIBI ? ALIBI : 0) |
-           (is_wide(p) ? WIDE : 0);
+           (p->flags & special ? SPECIAL : 0);
+}
+
+static void add_types(bolide__spec *s, const bolide__attention_params *p) {
+    bolide__spec_add(s, "QT", p->q_dtype);  /* 5 values */
+    bolide__spec_add(s, "KT", p->kv_dtype); /* 5 values */
+    bolide__spec_add(s, "OT", p->o_dtype);  /* 5 values */
+    bolide__spec_add(s, "D_QK", p->d_qk);   /* as models have them */
+    bolide__spec_add(s, "D_VO", p->d_vo);
+}
+
+static bolide_status run_float(const bolide__call *call, const frozen_part *f,
+                               const bolide__attention_params *p, bolide__grid *g) {
+    bolide__spec s = BOLIDE_SPEC("attention/attention_float.cu", "bolide_attention_float");
+    add_types(&s, p);
+    bolide__spec_add(&s, "FLAGS",
+                     flags_of(p, f->q_len) | (p->flags & BOLIDE__ATTN_ROPE ? ROPE : 0));
+    g->block = 128;
+    g->shared = (int32_t)float_shared_bytes(f);
+    return bolide__cuda_launch(call, &s, g, p, sizeof *p);
+}
+
+/* Where the sums of 128 rows fill the registers, 64 keys go with the plain form only. */
+static bool is_crowded(const frozen_part *f, const bolide__attention_params *p, int64_t flags) {
+    return f->tile_rows == 128 && f->keys == 64 &&
+           (p->d_qk > 128 || flags & (CAPPED | ALIBI | SPECIAL) || !(flags & WIDE));
+}
+
+static bolide_status run_tensor(const bolide__call *call, const frozen_part *f,
+                                bolide__attention_params *p, bolide__grid *g) {
+    const int64_t flags = flags_of(p, f->q_len) | (is_wide(p) ? WIDE : 0);
+    const int64_t keys = is_crowded(f, p, flags) ? 32 : f->keys;
+    bolide__spec s = BOLIDE_SPEC("attention/attention.cu", "bolide_attention");
+    add_types(&s, p);
+    bolide__spec_add(&s, "ROWS", f->tile_rows); /* 16, 64, 128 */
+    bolide__spec_add(&s, "KEYS", keys);         /* 16, 32, 64: follow from the others, the chip */
+    bolide__spec_add(&s, "STAGES", f->stages);  /* 2, 3, 4: the same */
+    bolide__spec_add(&s, "FLAGS", flags);
+    bolide__spec_add(&s, "BLOCKS", f->ruled ? 2 : 0);
+    p->flags |= is_q_wide(p) ? BOLIDE__ATTN_Q_WIDE : 0;
+    g->block = (int32_t)(32 * warps_of(f->tile_rows, keys));
+    g->shared = (int32_t)shared_bytes(f, f->tile_rows, keys, f->stages);
+    return bolide__cuda_launch(call, &s, g, p, sizeof *p);
 }
 
 bolide_status bolide__attention_cuda_run(const bolide__call *call,
                                          const bolide__attention_plan *plan,
-                                         const bolide__attention_params *p) {
-    BOLIDE_TRY(check_supported(call, p));
-    const int64_t stages = choose_stages(call, p);
-    if (stages == 0)
-        return BOLIDE_FAIL_UNSUPPORTED(
-            call, "q", "head size",
-            bolide__text("one whose tiles fit %d bytes of shared memory",
-                         (int)bolide__cuda_limits_of(call->ctx)->shared_optin),
-            "%lld, which needs %lld", (long long)p->d_qk, (long long)shared_bytes(p, MIN_STAGES));
-    bolide__spec s = BOLIDE_SPEC("attention/attention.cu", "bolide_attention");
-    bolide__spec_add(&s, "QT", p->q_dtype);  /* 4 values */
-    bolide__spec_add(&s, "KT", p->kv_dtype); /* 4 values, 3 for a q */
-    bolide__spec_add(&s, "OT", p->o_dtype);  /* 5 values */
-    bolide__spec_add(&s, "D_QK", p->d_qk);   /* as models have them */
-    bolide__spec_add(&s, "D_VO", p->d_vo);
-    bolide__spec_add(&s, "ROWS", p->tile_rows); /* 16, 64 */
-    bolide__spec_add(&s, "STAGES", stages);     /* 2, 3, 4: follows from the others and the chip */
-    bolide__spec_add(&s, "FLAGS", flags_of(p, plan->frozen.q_len));
-    bolide__grid g = {.x = p->workers,
-                      .y = p->h_kv,
-                      .block = 32 * WARPS,
-                      .shared = (int32_t)shared_bytes(p, stages)};
-    BOLIDE_TRY(bolide__cuda_launch(call, &s, &g, p, sizeof *p));
-    s.function = "bolide_attention_merge";
-    g.x = plan->frozen.max_merges;
-    g.shared = 0;
-    return bolide__cuda_launch(call, &s, &g, p, sizeof *p);
+                                         bolide__attention_params *p) {
+    const frozen_part *f = &plan->frozen;
+    const int64_t items = f->rule_tiles * f->rule_pieces;
+    bolide__grid g = {.x = f->workers, .y = f->h_kv};
+    if (f->ruled) {
+        g.x = items < f->workers ? items : f->workers;
+        if (f->rule_pieces > 1)
+            BOLIDE_TRY(bolide__cuda_clear(call, p->arrivals,
+                                          f->rule_tiles * f->h_kv * (int64_t)sizeof(int32_t)));
+    }
+    return f->keys ? run_tensor(call, f, p, &g) : run_float(call, f, p, &g);
 }

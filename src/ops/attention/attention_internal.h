@@ -7,6 +7,10 @@
 //
 //     | counts | worker_start | requests | items | merges |
 //
+// For CUDA the items come with their requests, and the last three stay behind in the staging slot:
+//
+//     | counts | worker_start | free | arrivals | works || requests | items | merges |
+//
 // The scratch of a run lies in workspace.device:
 //
 //     | partial_o: slots x h_kv x tile_rows x d_vo f32 | partial_ml: slots x h_kv x tile_rows x 2 |
@@ -31,8 +35,30 @@ enum {
     BOLIDE__ATTN_ROPE = 8,
     BOLIDE__ATTN_ALIBI = 16,
     BOLIDE__ATTN_LSE_BASE_E = 32,
-    BOLIDE__ATTN_ITEMS = 64 /* multi-item scoring */
+    BOLIDE__ATTN_ITEMS = 64,  /* multi-item scoring */
+    BOLIDE__ATTN_Q_WIDE = 128 /* CUDA: rows of q allow loads of 8 elements */
 };
+
+/* An item of the schedule with all that a block of threads must know of its request; 80 bytes, so
+ * that it is copied in five pieces of 16. */
+typedef struct bolide__attention_work {
+    int64_t mask_elem, mask_byte; /* of the request, see bolide__attention_request */
+    int32_t q_start, o_start, q_len, kv_len;
+    int32_t kv_start, v_start;
+    int32_t row, kv_begin;
+    int32_t kv_end, slot; /* slot -1: the item is the whole tile and writes the output */
+    int32_t request;
+    int32_t merge; /* which tile of those that are in several pieces; -1: in one */
+    int32_t merge_slot, merge_count;
+    int32_t unused[2];
+} bolide__attention_work;
+
+/* The schedule of a single request by a rule instead of a list: `tiles` tiles in `pieces` pieces
+ * each. Tiles are dealt to the workers longest first, back and forth. */
+typedef struct bolide__attention_rule {
+    bolide__attention_request request;
+    int32_t tiles, pieces;
+} bolide__attention_rule;
 
 /* A number, or a device array of one value or one a head. */
 typedef struct bolide__attention_scale {
@@ -74,6 +100,9 @@ typedef struct bolide__attention_params {
     const bolide__attention_request *requests;
     const bolide__attention_item *items;
     const bolide__attention_merge *merges;
+    const bolide__attention_work *works; /* CUDA: the items with their requests */
+    int32_t *arrivals;                   /* CUDA: [merges, h_kv] pieces done; 0 between runs */
+    bolide__attention_rule rule;         /* CUDA: takes the place of the lists if tiles > 0 */
     float *partial_o;  /* [slots, h_kv, tile_rows, d_vo]: sums of p v, not divided */
     float *partial_ml; /* [slots, h_kv, tile_rows, 2]: largest logit (base 2), sum of p */
 
@@ -115,9 +144,13 @@ typedef struct bolide__attention_plan {
         int64_t flags, window_left, use_custom_mask, use_indptr, paged;
         double sm_scale, soft_cap, rope_scale, rope_theta;
         int64_t tile_rows, workers, unit_heads;
-        int64_t q_len; /* tokens of every request; 0: they differ */
+        int64_t keys, stages; /* CUDA: of a block's tiles; keys 0: the float32 kernel */
+        int64_t ruled, rule_tiles, rule_pieces; /* CUDA: a single request that needs no lists */
+        int64_t q_len;                          /* tokens of every request; 0: they differ */
         int64_t max_batch, max_items, max_merges, max_slots;
-        int64_t worker_start_at, requests_at, items_at, merges_at;   /* in device_int */
+        int64_t worker_start_at, requests_at, items_at, merges_at; /* in device_int */
+        int64_t free_at, arrivals_at, works_at;                    /* CUDA: in device_int */
+        int64_t live_bytes; /* of all that is carved for device_int; CUDA: in a staging slot */
         int64_t partial_o_at, partial_ml_at, frequency_at, lanes_at; /* in device */
         int64_t lane_count, lane_bytes;
         int64_t device_bytes, device_int_bytes, pinned_bytes;
@@ -141,6 +174,7 @@ typedef struct bolide__attention_problem {
     int64_t max_batch, max_rows, max_kv_len; /* BOLIDE_NO_INT: not declared */
     int64_t max_q_len;                       /* bound of one request; BOLIDE_NO_INT: none */
     int64_t batch;
+    int64_t single; /* 1: one request that is planned and run in the same call */
 
     const bolide_tensor *qo_indptr;           /* [b+1] */
     const bolide_tensor *kv_indptr;           /* [b+1] pages, or keys without pages */
@@ -165,6 +199,9 @@ bolide_status bolide__attention_check_plan(const bolide__call *call,
 bolide_status bolide__attention_sizes(const bolide__call *call, const bolide__attention_problem *pr,
                                       bolide_sizes *sizes);
 bolide_status bolide__attention_make_plan(const bolide__call *call,
+                                          const bolide__attention_problem *pr);
+/* For a single request on CUDA: a plan that is a rule, without lists and without a copy. */
+bolide_status bolide__attention_make_rule(const bolide__call *call,
                                           const bolide__attention_problem *pr);
 
 /* Reads and checks the lengths; staging is pinned memory for those that come from the device. */
@@ -203,7 +240,12 @@ bolide__attention_params bolide__attention_fill(const bolide__attention_run_args
 bolide_status bolide__attention_cpu_run(const bolide__call *call, bolide__attention_params *p);
 bolide_status bolide__attention_cuda_run(const bolide__call *call,
                                          const bolide__attention_plan *plan,
-                                         const bolide__attention_params *p);
+                                         bolide__attention_params *p);
+
+/* Kernel, tile and workers for CUDA: tile_rows, workers, keys and stages of the frozen part. rows
+ * is the usual number of packed rows of a request. */
+void bolide__attention_cuda_choose(const bolide__call *call, struct bolide__attention_frozen *f,
+                                   int64_t rows);
 
 /* Rows of scores in a CPU lane's scratch: of all heads for few rows, else of one. */
 static inline int64_t bolide__attention_score_rows(int64_t unit_heads, int64_t tile_rows) {

@@ -108,6 +108,12 @@ static bolide_status run_cpu(const bolide__call *call) {
     return bolide__attention_cpu_run(call, &p);
 }
 
+static bolide_status run_cuda(const bolide__call *call) {
+    const bolide__attention_run_args a = run_args(call);
+    bolide__attention_params p = bolide__attention_fill(&a);
+    return bolide__attention_cuda_run(call, (const bolide__attention_plan *)a.plan, &p);
+}
+
 const bolide_op bolide_op_batch_attention = {
     .name = "batch_attention",
     .family = "attention",
@@ -117,6 +123,7 @@ const bolide_op bolide_op_batch_attention = {
     .check = check_run,
     .check_plan = check_plan,
     .cpu = run_cpu,
+    .cuda = run_cuda,
     .make_plan = make_plan,
     .plan_magic = MAGIC,
     .plan_min_bytes = sizeof(bolide__attention_plan),

@@ -116,7 +116,7 @@ static bolide_status decode_cpu(const bolide__call *call) {
 
 static bolide_status decode_cuda(const bolide__call *call) {
     const bolide__attention_run_args a = run_args(call);
-    const bolide__attention_params p = bolide__attention_fill(&a);
+    bolide__attention_params p = bolide__attention_fill(&a);
     return bolide__attention_cuda_run(call, (const bolide__attention_plan *)a.plan, &p);
 }
 

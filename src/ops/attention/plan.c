@@ -21,11 +21,13 @@ typedef struct bolide__attention_now now_part;
 enum {
     MAX_HEAD_DIM = BOLIDE__ATTN_HEAD_DIM,
     STAGING_SLOTS = 2,
+    STAGING_HEAD = 256,
     CPU_TILE_ROWS = BOLIDE__ATTN_TILE_ROWS, /* packed rows of a prefill tile: amortises the packing
                                                of K and V */
     CPU_UNIT_STRETCHES = 64, /* stretches over all key heads; fixed, so threads change no bits */
     MIN_CHUNK = 512,
-    GRANULE = 64, /* keys of a kernel's block */
+    MIN_PIECE = 256, /* keys of a single request that are worth a block */
+    GRANULE = 64,    /* keys of a kernel's block */
     OWN_PIECES = 16
 };
 
@@ -213,16 +215,6 @@ static void choose_cpu(const bolide__call *call, const bolide__attention_problem
     f->lane_bytes = bolide__attention_lane_bytes(f);
 }
 
-/* Two resident blocks a multiprocessor, shared out among the key heads. */
-static void choose_cuda(const bolide__call *call, const bolide__attention_problem *pr,
-                        frozen_part *f) {
-    const int64_t rows = pr->q_len_per_req * (pr->h_q / pr->h_kv);
-    const int64_t blocks = 2 * (int64_t)bolide__cuda_limits_of(call->ctx)->sm_count;
-    f->tile_rows = rows && rows <= 16 ? 16 : 64;
-    f->unit_heads = 1;
-    f->workers = blocks > f->h_kv ? blocks / f->h_kv : 1;
-}
-
 static bolide__schedule_rules rules_of(const bolide__call *call,
                                        const bolide__attention_problem *pr, const frozen_part *f) {
     const int64_t pages = given(pr->fixed_split_size) ? pr->fixed_split_size : 0;
@@ -255,20 +247,33 @@ static int64_t flags_of(const bolide__attention_problem *pr) {
 }
 
 /* Offsets of the live part and of the scratch; the order of the drawing in attention_internal.h. */
-static void carve(frozen_part *f) {
+static void carve_live(frozen_part *f, bool cuda) {
     bolide__carver c = bolide__carve_begin(NULL, 0);
     bolide__carve(&c, 1, sizeof(bolide__schedule_counts));
     f->worker_start_at = bolide__carve_offset(&c);
     bolide__carve(&c, f->workers + 1, sizeof(int32_t));
+    if (cuda) {
+        f->free_at = bolide__carve_offset(&c);
+        bolide__carve(&c, 1, sizeof(int64_t));
+        f->arrivals_at = bolide__carve_offset(&c);
+        bolide__carve(&c, f->max_merges * f->h_kv, sizeof(int32_t));
+        f->works_at = bolide__carve_offset(&c);
+        bolide__carve(&c, f->max_items, sizeof(bolide__attention_work));
+        f->device_int_bytes = bolide__carve_offset(&c);
+    }
     f->requests_at = bolide__carve_offset(&c);
     bolide__carve(&c, f->max_batch, sizeof(bolide__attention_request));
     f->items_at = bolide__carve_offset(&c);
     bolide__carve(&c, f->max_items, sizeof(bolide__attention_item));
     f->merges_at = bolide__carve_offset(&c);
     bolide__carve(&c, f->max_merges, sizeof(bolide__attention_merge));
-    f->device_int_bytes = bolide__carve_offset(&c);
+    f->live_bytes = bolide__carve_offset(&c);
+    if (!cuda)
+        f->device_int_bytes = f->live_bytes;
+}
 
-    c = bolide__carve_begin(NULL, 0);
+static void carve_scratch(frozen_part *f) {
+    bolide__carver c = bolide__carve_begin(NULL, 0);
     const int64_t rows = f->max_slots * f->h_kv * f->tile_rows;
     f->partial_o_at = bolide__carve_offset(&c);
     bolide__carve(&c, rows * f->d_vo, sizeof(float));
@@ -279,6 +284,28 @@ static void carve(frozen_part *f) {
     f->lanes_at = bolide__carve_offset(&c);
     bolide__carve(&c, f->lane_count, f->lane_bytes);
     f->device_bytes = bolide__carve_offset(&c);
+}
+
+/* The tiles of a single request on CUDA. If there are fewer than workers, each is cut into pieces
+ * that fill one wave of blocks. */
+static void lay_out_rule(const bolide__attention_problem *pr, frozen_part *f, int64_t tokens,
+                         int64_t kv_len) {
+    const int64_t rows = tokens * (pr->h_q / pr->h_kv);
+    const int64_t tiles = (rows + f->tile_rows - 1) / f->tile_rows;
+    int64_t pieces = tiles ? f->workers / tiles : 1;
+    const int64_t most = (kv_len + MIN_PIECE - 1) / MIN_PIECE;
+    pieces = pieces < most ? pieces : most;
+    f->ruled = 1;
+    f->rule_tiles = tiles;
+    f->rule_pieces = pieces > 1 ? pieces : 1;
+    f->max_slots = f->rule_pieces > 1 ? tiles * f->rule_pieces : 0;
+    f->device_int_bytes = f->rule_pieces > 1 ? tiles * f->h_kv * (int64_t)sizeof(int32_t) : 0;
+}
+
+/* Packed rows that a request has on average at the maxima. */
+static int64_t usual_rows(const bolide__attention_problem *pr, const bolide__schedule_maxima *m) {
+    const int64_t tokens = m->batch > 0 ? (m->rows + m->batch - 1) / m->batch : 1;
+    return tokens * (pr->h_q / pr->h_kv);
 }
 
 /* Everything of the frozen part; also the size query. */
@@ -307,13 +334,18 @@ static bolide_status lay_out(const bolide__call *call, const bolide__attention_p
         .device_type = call->ctx->device.type,
         .q_len = pr->q_len_per_req,
     };
+    bolide__schedule_maxima maxima = {0};
+    BOLIDE_TRY(maxima_of(call, pr, split_of(call, pr) == BOLIDE__SPLIT_FIXED, &maxima));
     if (cuda)
-        choose_cuda(call, pr, f);
+        bolide__attention_cuda_choose(call, f, usual_rows(pr, &maxima));
     else
         choose_cpu(call, pr, f);
+    if (cuda && pr->single) {
+        lay_out_rule(pr, f, on_host(pr->qo_indptr)[1], on_host(pr->kv_indptr)[1]);
+        carve_scratch(f);
+        return BOLIDE_OK;
+    }
     *rules = rules_of(call, pr, f);
-    bolide__schedule_maxima maxima = {0};
-    BOLIDE_TRY(maxima_of(call, pr, rules->split == BOLIDE__SPLIT_FIXED, &maxima));
     const bolide__schedule_capacity cap = bolide__schedule_capacity_of(rules, &maxima);
     f->max_batch = maxima.batch;
     f->max_items = cap.items;
@@ -322,10 +354,12 @@ static bolide_status lay_out(const bolide__call *call, const bolide__attention_p
     if (cap.items > INT32_MAX || cap.slots > INT32_MAX)
         return BOLIDE_FAIL_ARG(call, pr->name.max_rows, "value", "a plan of at most 2^31 items",
                                "%lld items", (long long)cap.items);
-    carve(f);
-    /* Two slots of staging, and room for the lengths that come back from the device. */
+    carve_live(f, cuda);
+    carve_scratch(f);
+    /* Whether each slot of staging is in use, the slots, and room for the lengths that come back
+     * from the device. */
     if (cuda)
-        f->pinned_bytes = STAGING_SLOTS * f->device_int_bytes + 7 * 4 * (f->max_batch + 1);
+        f->pinned_bytes = STAGING_HEAD + STAGING_SLOTS * f->live_bytes + 7 * 4 * (f->max_batch + 1);
     return BOLIDE_OK;
 }
 
@@ -343,15 +377,78 @@ bolide_status bolide__attention_sizes(const bolide__call *call, const bolide__at
 
 /* ---- making it ---------------------------------------------------------------------------- */
 
+/* The words at the head of pinned memory that say whether a slot is in use: 1 from the moment that
+ * its copy is asked for, until the copy of a 0 that follows it on the stream arrives here. */
+static int64_t *slot_word(const bolide__attention_problem *pr, int64_t slot) {
+    return (int64_t *)pr->workspace->pinned + slot;
+}
+
 /* Where the live part is written: in place, or in the next slot of pinned staging. */
-static char *live_memory(const bolide__attention_problem *pr, const frozen_part *f, int64_t *slot) {
+static bolide_status live_memory(const bolide__call *call, const bolide__attention_problem *pr,
+                                 const frozen_part *f, int64_t *slot, char **live) {
     const bolide__attention_plan *old = (const bolide__attention_plan *)pr->plan;
     *slot = 0;
+    *live = pr->workspace->device_int;
     if (f->device_type != BOLIDE_CUDA)
-        return pr->workspace->device_int;
-    if (old->head.magic == pr->magic && old->now.staging_slot == 0)
-        *slot = 1;
-    return (char *)pr->workspace->pinned + *slot * f->device_int_bytes;
+        return BOLIDE_OK;
+    if (old->head.magic != pr->magic) {
+        for (int64_t i = 0; i < STAGING_SLOTS; i++)
+            *slot_word(pr, i) = 0;
+    } else {
+        *slot = (old->now.staging_slot + 1) % STAGING_SLOTS;
+    }
+    if (__atomic_load_n(slot_word(pr, *slot), __ATOMIC_ACQUIRE))
+        return bolide__fail(BOLIDE_BUSY, call->entry_name,
+                            "both staging slots of the workspace are still being copied; wait for "
+                            "the stream and plan again");
+    *live = (char *)pr->workspace->pinned + STAGING_HEAD + *slot * f->live_bytes;
+    return BOLIDE_OK;
+}
+
+/* The items with their requests, and counters at 0: what the kernels for CUDA read. */
+static void write_works(const frozen_part *f, const bolide__schedule_counts *counts, char *live) {
+    const bolide__attention_request *requests =
+        (const bolide__attention_request *)(live + f->requests_at);
+    const bolide__attention_item *items = (const bolide__attention_item *)(live + f->items_at);
+    const bolide__attention_merge *merges = (const bolide__attention_merge *)(live + f->merges_at);
+    bolide__attention_work *works = (bolide__attention_work *)(live + f->works_at);
+    memset(live + f->free_at, 0, sizeof(int64_t));
+    memset(live + f->arrivals_at, 0, (size_t)(f->max_merges * f->h_kv) * sizeof(int32_t));
+    int32_t merge = 0; /* slots rise with the items, and so do the merges that own them */
+    for (int32_t i = 0; i < counts->items; i++) {
+        const bolide__attention_item *item = &items[i];
+        const bolide__attention_request *r = &requests[item->request];
+        while (item->slot >= 0 && item->slot >= merges[merge].slot + merges[merge].count)
+            merge++;
+        works[i] = (bolide__attention_work){
+            .mask_elem = r->mask_elem,
+            .mask_byte = r->mask_byte,
+            .q_start = r->q_start,
+            .o_start = r->o_start,
+            .q_len = r->q_len,
+            .kv_len = r->kv_len,
+            .kv_start = r->kv_start,
+            .v_start = r->v_start,
+            .row = item->row,
+            .kv_begin = item->kv_begin,
+            .kv_end = item->kv_end,
+            .slot = item->slot,
+            .request = item->request,
+            .merge = item->slot >= 0 ? merge : -1,
+            .merge_slot = item->slot >= 0 ? merges[merge].slot : 0,
+            .merge_count = item->slot >= 0 ? merges[merge].count : 0,
+        };
+    }
+}
+
+/* Copies the live part to the device and, behind it, the word that frees its slot. */
+static bolide_status send(const bolide__call *call, const bolide__attention_problem *pr,
+                          const frozen_part *f, int64_t slot, const char *live) {
+    char *device = pr->workspace->device_int;
+    *slot_word(pr, slot) = 1;
+    BOLIDE_TRY(bolide__cuda_copy_to_device(call, device, live, f->device_int_bytes));
+    return bolide__cuda_copy_to_host(call, slot_word(pr, slot), device + f->free_at,
+                                     sizeof(int64_t));
 }
 
 bolide_status bolide__attention_make_plan(const bolide__call *call,
@@ -360,12 +457,14 @@ bolide_status bolide__attention_make_plan(const bolide__call *call,
     now_part now;
     bolide__schedule_rules rules;
     int64_t slot;
+    char *live;
     BOLIDE_TRY(lay_out(call, pr, &f, &rules));
-    char *live = live_memory(pr, &f, &slot);
+    BOLIDE_TRY(live_memory(call, pr, &f, &slot, &live));
     bolide__attention_request *requests = (bolide__attention_request *)(live + f.requests_at);
     int32_t *returned = NULL; /* where lengths come back to */
     if (f.device_type == BOLIDE_CUDA)
-        returned = (int32_t *)((char *)pr->workspace->pinned + STAGING_SLOTS * f.device_int_bytes);
+        returned = (int32_t *)((char *)pr->workspace->pinned + STAGING_HEAD +
+                               STAGING_SLOTS * f.live_bytes);
     BOLIDE_TRY(bolide__attention_requests(call, pr, returned, &now, requests));
     const bolide__schedule_lists lists = {
         .items = (bolide__attention_item *)(live + f.items_at),
@@ -376,12 +475,22 @@ bolide_status bolide__attention_make_plan(const bolide__call *call,
         bolide__schedule_make(&rules, requests, (int32_t)pr->batch, &lists);
     memcpy(live, &counts, sizeof counts);
     now.staging_slot = slot;
-    if (f.device_type == BOLIDE_CUDA)
-        BOLIDE_TRY(
-            bolide__cuda_copy_to_device(call, pr->workspace->device_int, live, f.device_int_bytes));
+    if (f.device_type == BOLIDE_CUDA) {
+        write_works(&f, &counts, live);
+        BOLIDE_TRY(send(call, pr, &f, slot, live));
+    }
     bolide__attention_plan *plan = (bolide__attention_plan *)pr->plan;
     plan->frozen = f;
     plan->now = now;
+    plan->head.magic = pr->magic;
+    return BOLIDE_OK;
+}
+
+bolide_status bolide__attention_make_rule(const bolide__call *call,
+                                          const bolide__attention_problem *pr) {
+    bolide__attention_plan *plan = (bolide__attention_plan *)pr->plan;
+    bolide__schedule_rules rules;
+    BOLIDE_TRY(lay_out(call, pr, &plan->frozen, &rules));
     plan->head.magic = pr->magic;
     return BOLIDE_OK;
 }

@@ -22,7 +22,7 @@ static const bolide_param decode_rows[] = {
     BOLIDE__ATTN_SCALE_ROWS(A),
     BOLIDE_OUT(A, out, "h_q d_vo", BOLIDE__ATTN_DTYPES, "result"),
     BOLIDE_OUT(A, lse, "h_q", BOLIDE_F32, "log2 of each head's sum of exp", BOLIDE__ATTN_OPTION),
-    BOLIDE_WORKSPACE_ROW(A, workspace, "scratch"),
+    BOLIDE_WORKSPACE_ROW(A, workspace, "scratch; NULL where none is needed", BOLIDE__ATTN_OPTION),
 };
 #undef A
 
@@ -40,7 +40,7 @@ static const bolide_param prefill_rows[] = {
     BOLIDE__ATTN_SCALE_ROWS(A),
     BOLIDE_OUT(A, out, "n h_q d_vo", BOLIDE__ATTN_DTYPES, "result"),
     BOLIDE_OUT(A, lse, "n h_q", BOLIDE_F32, "log2 of each row's sum of exp", BOLIDE__ATTN_OPTION),
-    BOLIDE_WORKSPACE_ROW(A, workspace, "scratch"),
+    BOLIDE_WORKSPACE_ROW(A, workspace, "scratch; NULL where none is needed", BOLIDE__ATTN_OPTION),
 };
 #undef A
 
@@ -105,6 +105,7 @@ static bolide_status describe(const bolide__call *call, single *s) {
     s->pr.fixed_split_size = s->pr.max_batch = s->pr.max_rows = BOLIDE_NO_INT;
     s->pr.max_kv_len = s->pr.max_q_len = BOLIDE_NO_INT;
     s->pr.batch = 1;
+    s->pr.single = 1;
     s->pr.qo_indptr = &s->qo;
     s->pr.kv_indptr = &s->kv;
     s->pr.workspace = s->args.workspace;
@@ -174,6 +175,23 @@ static bolide_status run_cpu(const bolide__call *call, describe_fn *describe_it)
     return bolide__attention_cpu_run(call, &p);
 }
 
+/* The schedule is a rule that the kernel follows, so nothing is copied and a captured graph holds
+ * all there is. */
+static bolide_status run_cuda(const bolide__call *call, describe_fn *describe_it) {
+    static const bolide_workspace none = {0};
+    single s;
+    BOLIDE_TRY(describe_it(call, &s));
+    BOLIDE_TRY(bolide__attention_make_rule(call, &s.pr));
+    s.args.workspace = s.args.workspace ? s.args.workspace : &none;
+    bolide__attention_params p = bolide__attention_fill(&s.args);
+    p.rule = (bolide__attention_rule){
+        .request = {.q_len = s.qo_indptr[1], .kv_len = s.kv_indptr[1]},
+        .tiles = (int32_t)s.plan.frozen.rule_tiles,
+        .pieces = (int32_t)s.plan.frozen.rule_pieces,
+    };
+    return bolide__attention_cuda_run(call, &s.plan, &p);
+}
+
 /* ---- single_decode_with_kv_cache ---------------------------------------------------------- */
 
 static bolide_status decode_check(const bolide__call *call) {
@@ -188,6 +206,10 @@ static bolide_status decode_cpu(const bolide__call *call) {
     return run_cpu(call, describe_decode);
 }
 
+static bolide_status decode_cuda(const bolide__call *call) {
+    return run_cuda(call, describe_decode);
+}
+
 const bolide_op bolide_op_single_decode_with_kv_cache = {
     .name = "single_decode_with_kv_cache",
     .family = "attention",
@@ -195,6 +217,7 @@ const bolide_op bolide_op_single_decode_with_kv_cache = {
     .run = BOLIDE_ENTRY(bolide_single_decode_with_kv_cache_args, decode_rows),
     .check = decode_check,
     .cpu = decode_cpu,
+    .cuda = decode_cuda,
     .workspace = decode_sizes,
 };
 
@@ -219,6 +242,10 @@ static bolide_status prefill_cpu(const bolide__call *call) {
     return run_cpu(call, describe_prefill);
 }
 
+static bolide_status prefill_cuda(const bolide__call *call) {
+    return run_cuda(call, describe_prefill);
+}
+
 const bolide_op bolide_op_single_prefill_with_kv_cache = {
     .name = "single_prefill_with_kv_cache",
     .family = "attention",
@@ -226,6 +253,7 @@ const bolide_op bolide_op_single_prefill_with_kv_cache = {
     .run = BOLIDE_ENTRY(bolide_single_prefill_with_kv_cache_args, prefill_rows),
     .check = prefill_check,
     .cpu = prefill_cpu,
+    .cuda = prefill_cuda,
     .workspace = prefill_sizes,
 };
 

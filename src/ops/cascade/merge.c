@@ -6,6 +6,7 @@
 #include <bolide/cascade.h>
 
 #include "core/op.h"
+#include "cuda/cuda.h"
 #include "ops/cascade/cascade_internal.h"
 
 #define FLOATS (BOLIDE_F16 | BOLIDE_BF16 | BOLIDE_F32)
@@ -26,11 +27,48 @@ static bolide__merge_params begin(const bolide_tensor *v_merged, const bolide_te
     };
 }
 
-static bolide_status run(const bolide__call *call, bolide__merge_params *p) {
+static bolide_status run_cpu(const bolide__call *call, bolide__merge_params *p) {
     bolide__parallel_for(call->ctx, p->rows, bolide__row_grain(p->d * (p->states + 1)),
                          BOLIDE_CPU_PICK(merge_rows), p);
     return BOLIDE_OK;
 }
+
+/* Columns of a load: as many as 16 bytes hold and as divide every address, stride and row. */
+static int64_t load_width(const bolide__merge_params *p) {
+    const uint64_t bytes = (uint64_t)bolide__dtype_bytes(p->dtype);
+    const uint64_t bits = 16 / bytes | (uintptr_t)p->v / bytes | (uintptr_t)p->v_b / bytes |
+                          (uintptr_t)p->v_merged / bytes |
+                          (uint64_t)(p->d | p->v_n | p->v_i | p->v_h) |
+                          (uint64_t)(p->v_b_n | p->v_b_h | p->out_n | p->out_h);
+    return (int64_t)(bits & -bits);
+}
+
+static bolide_status run_cuda(const bolide__call *call, const bolide__merge_params *p) {
+    enum { THREADS = 128 };
+    const int64_t width = load_width(p), chunks = p->d / width;
+    int64_t lanes = 1;
+    while (lanes < 32 && lanes < chunks)
+        lanes *= 2;
+    bolide__spec s = BOLIDE_SPEC("cascade/merge.cu", "bolide_merge");
+    bolide__spec_add(&s, "DT", p->dtype); /* 3 values */
+    bolide__spec_add(&s, "VEC", width);   /* 4 values for 16-bit types */
+    bolide__spec_add(&s, "LANES", lanes); /* 6 values, 16 for a head of 128 */
+    bolide__spec_add(&s, "TWO", p->v_b != NULL);
+    const int64_t tile = THREADS / lanes;
+    const bolide__grid g = {.x = (p->rows + tile - 1) / tile, .block = THREADS, .dependent = 1};
+    return bolide__cuda_launch(call, &s, &g, p, sizeof *p);
+}
+
+/* An operator's entries differ in how they fill the parameters only. */
+#define BACKENDS(name)                                                                             \
+    static bolide_status name##_cpu(const bolide__call *call) {                                    \
+        bolide__merge_params p = name##_fill(call);                                                \
+        return run_cpu(call, &p);                                                                  \
+    }                                                                                              \
+    static bolide_status name##_cuda(const bolide__call *call) {                                   \
+        const bolide__merge_params p = name##_fill(call);                                          \
+        return run_cuda(call, &p);                                                                 \
+    }
 
 static void two_states(bolide__merge_params *p, const bolide_tensor *v_a, const bolide_tensor *s_a,
                        const bolide_tensor *v_b, const bolide_tensor *s_b) {
@@ -62,12 +100,13 @@ static const bolide_param merge_state_rows[] = {
 };
 #undef A
 
-static bolide_status merge_state_cpu(const bolide__call *call) {
+static bolide__merge_params merge_state_fill(const bolide__call *call) {
     const bolide_merge_state_args *a = call->args;
     bolide__merge_params p = begin(a->v_merged, a->s_merged);
     two_states(&p, a->v_a, a->s_a, a->v_b, a->s_b);
-    return run(call, &p);
+    return p;
 }
+BACKENDS(merge_state)
 
 const bolide_op bolide_op_merge_state = {
     .name = "merge_state",
@@ -75,6 +114,7 @@ const bolide_op bolide_op_merge_state = {
     .doc = "the attention state of two sets of keys from the state of each",
     .run = BOLIDE_ENTRY(bolide_merge_state_args, merge_state_rows),
     .cpu = merge_state_cpu,
+    .cuda = merge_state_cuda,
 };
 
 bolide_status bolide_merge_state(const bolide_context *ctx, const bolide_merge_state_args *args,
@@ -95,14 +135,15 @@ static const bolide_param in_place_rows[] = {
 };
 #undef A
 
-static bolide_status in_place_cpu(const bolide__call *call) {
+static bolide__merge_params in_place_fill(const bolide__call *call) {
     const bolide_merge_state_in_place_args *a = call->args;
     bolide__merge_params p = begin(a->v, a->s);
     two_states(&p, a->v, a->s, a->v_other, a->s_other);
     p.mask = a->mask ? bolide__data(a->mask) : NULL;
     p.mask_n = a->mask ? bolide__stride(a->mask, 0) : 0;
-    return run(call, &p);
+    return p;
 }
+BACKENDS(in_place)
 
 const bolide_op bolide_op_merge_state_in_place = {
     .name = "merge_state_in_place",
@@ -110,6 +151,7 @@ const bolide_op bolide_op_merge_state_in_place = {
     .doc = "an attention state extended by another one",
     .run = BOLIDE_ENTRY(bolide_merge_state_in_place_args, in_place_rows),
     .cpu = in_place_cpu,
+    .cuda = in_place_cuda,
 };
 
 bolide_status bolide_merge_state_in_place(const bolide_context *ctx,
@@ -129,7 +171,7 @@ static const bolide_param states_rows[] = {
 };
 #undef A
 
-static bolide_status states_cpu(const bolide__call *call) {
+static bolide__merge_params states_fill(const bolide__call *call) {
     const bolide_merge_states_args *a = call->args;
     bolide__merge_params p = begin(a->v_merged, a->s_merged);
     p.v = bolide__data(a->v);
@@ -141,8 +183,9 @@ static bolide_status states_cpu(const bolide__call *call) {
     p.s_n = bolide__stride(a->s, 0);
     p.s_i = bolide__stride(a->s, 1);
     p.s_h = bolide__stride(a->s, 2);
-    return run(call, &p);
+    return p;
 }
+BACKENDS(states)
 
 const bolide_op bolide_op_merge_states = {
     .name = "merge_states",
@@ -150,6 +193,7 @@ const bolide_op bolide_op_merge_states = {
     .doc = "the attention state of k sets of keys from the state of each",
     .run = BOLIDE_ENTRY(bolide_merge_states_args, states_rows),
     .cpu = states_cpu,
+    .cuda = states_cuda,
 };
 
 bolide_status bolide_merge_states(const bolide_context *ctx, const bolide_merge_states_args *args,
@@ -169,7 +213,7 @@ static const bolide_param variable_rows[] = {
 };
 #undef A
 
-static bolide_status variable_cpu(const bolide__call *call) {
+static bolide__merge_params variable_fill(const bolide__call *call) {
     const bolide_variable_length_merge_states_args *a = call->args;
     bolide__merge_params p = begin(a->v_merged, a->s_merged);
     p.v = bolide__data(a->v);
@@ -179,8 +223,9 @@ static bolide_status variable_cpu(const bolide__call *call) {
     p.v_h = bolide__stride(a->v, 1);
     p.s_i = bolide__stride(a->s, 0);
     p.s_h = bolide__stride(a->s, 1);
-    return run(call, &p);
+    return p;
 }
+BACKENDS(variable)
 
 const bolide_op bolide_op_variable_length_merge_states = {
     .name = "variable_length_merge_states",
@@ -188,6 +233,7 @@ const bolide_op bolide_op_variable_length_merge_states = {
     .doc = "attention states of any number a row joined into one",
     .run = BOLIDE_ENTRY(bolide_variable_length_merge_states_args, variable_rows),
     .cpu = variable_cpu,
+    .cuda = variable_cuda,
 };
 
 bolide_status

@@ -130,12 +130,27 @@ static bolide_status gamma_beta_cpu(const bolide__call *call) {
     return run_cpu(call, fill_gamma_beta(call));
 }
 
+static bolide_status gamma_beta_cuda(const bolide__call *call) {
+    const bolide__layernorm_params p = fill_gamma_beta(call);
+    return bolide__layernorm_launch(call, &p);
+}
+
 static bolide_status gate_scale_shift_cpu(const bolide__call *call) {
     return run_cpu(call, fill_gate_scale_shift(call));
 }
 
+static bolide_status gate_scale_shift_cuda(const bolide__call *call) {
+    const bolide__layernorm_params p = fill_gate_scale_shift(call);
+    return bolide__layernorm_launch(call, &p);
+}
+
 static bolide_status scale_shift_cpu(const bolide__call *call) {
     return run_cpu(call, fill_scale_shift(call));
+}
+
+static bolide_status scale_shift_cuda(const bolide__call *call) {
+    const bolide__layernorm_params p = fill_scale_shift(call);
+    return bolide__layernorm_launch(call, &p);
 }
 
 const bolide_op bolide_op_fused_dit_gate_residual_layernorm_gamma_beta = {
@@ -145,6 +160,7 @@ const bolide_op bolide_op_fused_dit_gate_residual_layernorm_gamma_beta = {
            "norm_out = layernorm(residual_out) * gamma + beta",
     .run = BOLIDE_ENTRY(bolide_fused_dit_gate_residual_layernorm_gamma_beta_args, gamma_beta_rows),
     .cpu = gamma_beta_cpu,
+    .cuda = gamma_beta_cuda,
 };
 
 const bolide_op bolide_op_fused_dit_gate_residual_layernorm_scale_shift = {
@@ -155,6 +171,7 @@ const bolide_op bolide_op_fused_dit_gate_residual_layernorm_scale_shift = {
     .run = BOLIDE_ENTRY(bolide_fused_dit_gate_residual_layernorm_scale_shift_args,
                         gate_scale_shift_rows),
     .cpu = gate_scale_shift_cpu,
+    .cuda = gate_scale_shift_cuda,
 };
 
 const bolide_op bolide_op_fused_dit_residual_layernorm_scale_shift = {
@@ -164,6 +181,7 @@ const bolide_op bolide_op_fused_dit_residual_layernorm_scale_shift = {
            "(1 + scale + scale_bias) + (shift + shift_bias)",
     .run = BOLIDE_ENTRY(bolide_fused_dit_residual_layernorm_scale_shift_args, scale_shift_rows),
     .cpu = scale_shift_cpu,
+    .cuda = scale_shift_cuda,
 };
 
 bolide_status bolide_fused_dit_gate_residual_layernorm_gamma_beta(

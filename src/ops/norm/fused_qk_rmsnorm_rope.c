@@ -9,6 +9,7 @@
 #include <math.h>
 
 #include "core/op.h"
+#include "cuda/cuda.h"
 #include "ops/norm/norm_internal.h"
 
 #define FLOATS (BOLIDE_F16 | BOLIDE_BF16 | BOLIDE_F32)
@@ -182,6 +183,33 @@ static bolide_status fused_qk_rmsnorm_rope_cpu(const bolide__call *call) {
     return BOLIDE_OK;
 }
 
+/* Elements of a load: as many as 16 bytes hold and as divide every address, stride and part. */
+static int64_t load_width(const bolide__qk_rope_params *p) {
+    const uint64_t bytes = (uint64_t)bolide__dtype_bytes(p->dtype);
+    const uint64_t out_bytes = (uint64_t)bolide__dtype_bytes(p->out_dtype);
+    uint64_t bits = 16 / bytes | (uintptr_t)p->qkv / bytes | (uint64_t)(p->qkv_b | p->qkv_s) |
+                    (uint64_t)(p->interleave ? p->d : p->d / 2);
+    for (int i = 0; i < 3; i++) {
+        const bolide__qk_rope_side *s = &p->side[i];
+        if (s->heads)
+            bits |= (uintptr_t)s->weight / bytes | (uintptr_t)s->out / out_bytes |
+                    (uint64_t)(s->out_b | s->out_s | s->out_h);
+    }
+    return (int64_t)(bits & -bits);
+}
+
+static bolide_status fused_qk_rmsnorm_rope_cuda(const bolide__call *call) {
+    const bolide__qk_rope_params p = fill(call);
+    bolide__spec s = BOLIDE_SPEC("norm/fused_qk_rmsnorm_rope.cu", "bolide_qk_rmsnorm_rope");
+    bolide__spec_add(&s, "DT", p.dtype);         /* 3 values */
+    bolide__spec_add(&s, "OUT", p.out_dtype);    /* DT or f8_e4m3fn */
+    bolide__spec_add(&s, "VEC", load_width(&p)); /* 4 values */
+    bolide__spec_add(&s, "WIDE", bolide__is_wide(p.b * p.s));
+    bolide__spec_add(&s, "INTERLEAVE", p.interleave);
+    const bolide__grid g = {.x = p.b * p.s, .y = 3, .block = 256, .dependent = 1};
+    return bolide__cuda_launch(call, &s, &g, &p, sizeof p);
+}
+
 const bolide_op bolide_op_fused_qk_rmsnorm_rope = {
     .name = "fused_qk_rmsnorm_rope",
     .family = "norm",
@@ -191,6 +219,7 @@ const bolide_op bolide_op_fused_qk_rmsnorm_rope = {
     .run = BOLIDE_ENTRY(bolide_fused_qk_rmsnorm_rope_args, rows),
     .check = check,
     .cpu = fused_qk_rmsnorm_rope_cpu,
+    .cuda = fused_qk_rmsnorm_rope_cuda,
 };
 
 bolide_status bolide_fused_qk_rmsnorm_rope(const bolide_context *ctx,

@@ -21,14 +21,24 @@ static const bolide_param layernorm_rows[] = {
 };
 #undef A
 
-static bolide_status layernorm_cpu(const bolide__call *call) {
+static bolide__layernorm_params layernorm_fill(const bolide__call *call) {
     const bolide_layernorm_args *a = call->args;
     bolide__layernorm_params p = bolide__layernorm_fill(a->input, a->out, a->eps);
     p.gamma = bolide__data(a->gemma);
     p.beta = bolide__data(a->beta);
+    return p;
+}
+
+static bolide_status layernorm_cpu(const bolide__call *call) {
+    bolide__layernorm_params p = layernorm_fill(call);
     bolide__parallel_for(call->ctx, p.rows, bolide__row_grain(p.d), BOLIDE_CPU_PICK(layernorm_rows),
                          &p);
     return BOLIDE_OK;
+}
+
+static bolide_status layernorm_cuda(const bolide__call *call) {
+    const bolide__layernorm_params p = layernorm_fill(call);
+    return bolide__layernorm_launch(call, &p);
 }
 
 const bolide_op bolide_op_layernorm = {
@@ -37,6 +47,7 @@ const bolide_op bolide_op_layernorm = {
     .doc = "out = (input - mean) / sqrt(variance + eps) * gemma + beta, row by row",
     .run = BOLIDE_ENTRY(bolide_layernorm_args, layernorm_rows),
     .cpu = layernorm_cpu,
+    .cuda = layernorm_cuda,
 };
 
 bolide_status bolide_layernorm(const bolide_context *ctx, const bolide_layernorm_args *args,
@@ -57,15 +68,25 @@ static const bolide_param quant_rows[] = {
 };
 #undef A
 
-static bolide_status layernorm_quant_cpu(const bolide__call *call) {
+static bolide__layernorm_params quant_fill(const bolide__call *call) {
     const bolide_layernorm_quant_args *a = call->args;
     bolide__layernorm_params p = bolide__layernorm_fill(a->input, a->out, a->eps);
     p.gamma = bolide__data(a->gemma);
     p.beta = bolide__data(a->beta);
     p.out_scale = bolide__scalar_of(a->scale, a->scale_tensor, 1.0f);
+    return p;
+}
+
+static bolide_status layernorm_quant_cpu(const bolide__call *call) {
+    bolide__layernorm_params p = quant_fill(call);
     bolide__parallel_for(call->ctx, p.rows, bolide__row_grain(p.d),
                          BOLIDE_CPU_PICK(layernorm_quant_rows), &p);
     return BOLIDE_OK;
+}
+
+static bolide_status layernorm_quant_cuda(const bolide__call *call) {
+    const bolide__layernorm_params p = quant_fill(call);
+    return bolide__layernorm_launch(call, &p);
 }
 
 const bolide_op bolide_op_layernorm_quant = {
@@ -74,6 +95,7 @@ const bolide_op bolide_op_layernorm_quant = {
     .doc = "out = layernorm(input, gemma, beta) / scale in 8 bits",
     .run = BOLIDE_ENTRY(bolide_layernorm_quant_args, quant_rows),
     .cpu = layernorm_quant_cpu,
+    .cuda = layernorm_quant_cuda,
 };
 
 bolide_status bolide_layernorm_quant(const bolide_context *ctx,

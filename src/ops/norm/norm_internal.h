@@ -65,6 +65,19 @@ typedef struct bolide__layernorm_params {
     int64_t h, d;
     float eps;
 } bolide__layernorm_params;
+
+/* What the device kernel of an operator has: x is more than input, and which terms it has; a factor
+ * and a term of the norm for each token. */
+enum bolide__layernorm_flags {
+    BOLIDE__LAYERNORM_FUSED = 1,
+    BOLIDE__LAYERNORM_RESIDUAL = 2,
+    BOLIDE__LAYERNORM_GATE = 4,
+    BOLIDE__LAYERNORM_MODULATED = 8,
+    BOLIDE__LAYERNORM_GATE_BIAS = 16,
+    BOLIDE__LAYERNORM_SCALE_BIAS = 32,
+    BOLIDE__LAYERNORM_SHIFT_BIAS = 64
+};
+
 /* What the device kernel does besides: the last two steps of the formula, block quantisation. */
 enum bolide__rmsnorm_flags {
     BOLIDE__RMSNORM_SILU = 1,
@@ -149,6 +162,18 @@ BOLIDE_CPU_KERNEL(dit_layernorm_rows, ROWS);
 BOLIDE_CPU_KERNEL(qk_rmsnorm_rope_tokens, ROWS);
 #undef ROWS
 
+/* How a row of so many chunks is spread on the device: threads a row, chunks a thread (0: the row
+ * is read again), rows a block. It depends on the row alone, so that a row has the same bits in
+ * every batch. */
+typedef struct bolide__norm_layout {
+    int32_t threads, per, rows;
+} bolide__norm_layout;
+
+bolide__norm_layout bolide__norm_layout_of(int64_t chunks);
+/* A tensor's address and strides in units of its element: the lowest set bit bounds a load. */
+uint64_t bolide__norm_alignment(const bolide__rows *t);
+
+bolide_status bolide__layernorm_launch(const bolide__call *call, const bolide__layernorm_params *p);
 bolide_status bolide__rmsnorm_launch(const bolide__call *call, const bolide__rmsnorm_params *p,
                                      int64_t flags);
 #endif

@@ -6,32 +6,26 @@
 #include "cuda/cuda.h"
 #include "ops/norm/norm_internal.h"
 
-/* How a row of so many chunks is spread: threads a row, chunks a thread (0: it is read twice), rows
- * a block. It depends on the row alone, so that a row has the same bits in every batch. Up to 128
- * chunks a row stays within a warp, whose sum needs no barrier; beyond, two chunks a thread leave
- * few threads idle and few registers taken. */
-typedef struct layout {
-    int32_t threads, per, rows;
-} layout;
-
-static layout layout_of(int64_t chunks) {
+/* Up to 128 chunks a row stays within a warp, whose sum needs no barrier; beyond, two chunks a
+ * thread leave few threads idle and few registers taken. */
+bolide__norm_layout bolide__norm_layout_of(int64_t chunks) {
     if (chunks <= 32) {
         const int32_t threads = chunks <= 8 ? 8 : chunks <= 16 ? 16 : 32;
-        return (layout){threads, 1, 128 / threads};
+        return (bolide__norm_layout){threads, 1, 128 / threads};
     }
     if (chunks <= 128)
-        return (layout){32, chunks <= 64 ? 2 : 4, 4};
+        return (bolide__norm_layout){32, chunks <= 64 ? 2 : 4, 4};
     if (chunks > 4096)
-        return (layout){1024, 0, 1};
+        return (bolide__norm_layout){1024, 0, 1};
     const int32_t per = chunks <= 1024 ? 2 : 4;
-    return (layout){(int32_t)((chunks + 32 * per - 1) / (32 * per)) * 32, per, 1};
+    return (bolide__norm_layout){(int32_t)((chunks + 32 * per - 1) / (32 * per)) * 32, per, 1};
 }
 
 /* Blocks that a multiprocessor holds at once; the kernel is compiled to fit (its launch bounds),
  * for a block that had to wait would begin when the others end. The threads follow from the
  * registers that a thread needs for the present row, the next one and the weight. Rows of 512
  * values and more then keep 32 KB or more on their way, as the memory's latency asks for. */
-static int64_t resident_blocks(const layout *l, int residual, int32_t arch) {
+static int64_t resident_blocks(const bolide__norm_layout *l, int residual, int32_t arch) {
     const int32_t most = arch < 80 ? 1024 : arch == 80 || (arch >= 90 && arch < 110) ? 2048 : 1536;
     int32_t threads = residual      ? (l->per == 1   ? 768
                                        : l->per == 2 ? 640
@@ -45,9 +39,8 @@ static int64_t resident_blocks(const layout *l, int residual, int32_t arch) {
     return block < threads ? threads / block : 1;
 }
 
-/* A tensor's address and strides in units of its element: the lowest set bit bounds a load. Strides
- * count even where there is one row. */
-static uint64_t alignment(const bolide__rows *t) {
+/* Strides count even where there is one row. */
+uint64_t bolide__norm_alignment(const bolide__rows *t) {
     if (!t->data)
         return 0;
     return (uint64_t)(uintptr_t)t->data / (uint64_t)t->bytes | (uint64_t)t->n | (uint64_t)t->h;
@@ -64,10 +57,11 @@ bolide_status bolide__rmsnorm_launch(const bolide__call *call, const bolide__rms
     const int64_t weight_bytes = p->weight_dtype == BOLIDE_F32 ? 4 : 2;
     const int64_t chunk = 16 / widest(p, weight_bytes);
     const int64_t chunks = (p->d + chunk - 1) / chunk;
-    const layout l = layout_of(chunks);
-    const uint64_t bits = alignment(&p->input) | alignment(&p->residual) | alignment(&p->out) |
-                          alignment(&p->normed) | (uintptr_t)p->weight / (uint64_t)weight_bytes |
-                          (uint64_t)p->d | (uint64_t)chunk;
+    const bolide__norm_layout l = bolide__norm_layout_of(chunks);
+    const uint64_t bits = bolide__norm_alignment(&p->input) | bolide__norm_alignment(&p->residual) |
+                          bolide__norm_alignment(&p->out) | bolide__norm_alignment(&p->normed) |
+                          (uintptr_t)p->weight / (uint64_t)weight_bytes | (uint64_t)p->d |
+                          (uint64_t)chunk;
     const bolide__cuda_limits *limits = bolide__cuda_limits_of(call->ctx);
     const int64_t resident = resident_blocks(&l, p->residual.data != NULL, limits->arch);
     bolide__spec s = BOLIDE_SPEC("norm/rmsnorm.cu", "bolide_rmsnorm");

@@ -208,24 +208,26 @@ static int64_t load_width(const bolide__append_params *p) {
     return (int64_t)(bits & -bits);
 }
 
-static bolide_status append_cuda(const bolide__call *call, const bolide__append_params *p) {
+static bolide_status append_cuda(const bolide__call *call, bolide__append_params *p) {
+    enum { THREADS = 256 };
     const int64_t width = load_width(p);
     bolide__spec s = BOLIDE_SPEC("page/append.cu", "bolide_append");
     bolide__spec_add(&s, "FROM", p->source_dtype); /* 5 values */
     bolide__spec_add(&s, "TO", p->cache_dtype);    /* FROM or 2 values */
     bolide__spec_add(&s, "VEC", width);            /* 5 values */
-    const int64_t vecs = p->nnz * p->h * (p->side[0].d + p->side[1].d) / width;
-    const bolide__grid g = {.x = (vecs + 255) / 256, .block = 256};
+    p->walk = bolide__walk_of(p->nnz, p->h * (p->side[0].d + p->side[1].d) / width, 0);
+    const bolide__grid g = {
+        .x = (p->walk.items + THREADS - 1) / THREADS, .block = THREADS, .dependent = 1};
     return bolide__cuda_launch(call, &s, &g, p, sizeof *p);
 }
 
 static bolide_status append_kv_cuda(const bolide__call *call) {
-    const bolide__append_params p = append_kv_fill(call);
+    bolide__append_params p = append_kv_fill(call);
     return append_cuda(call, &p);
 }
 
 static bolide_status append_mla_cuda(const bolide__call *call) {
-    const bolide__append_params p = append_mla_fill(call);
+    bolide__append_params p = append_mla_fill(call);
     return append_cuda(call, &p);
 }
 

@@ -6,6 +6,7 @@
 
 #include "cuda/device/base.cuh"
 #include "cuda/device/load.cuh"
+#include "cuda/device/walk.cuh"
 #include "ops/page/page_internal.h"
 
 #if !defined(SPEC_FROM) || !defined(SPEC_TO) || !defined(SPEC_VEC)
@@ -15,6 +16,7 @@ constexpr int64_t FROM = SPEC_FROM; /* F16, BF16, F32, F8_E4M3FN, F8_E5M2 */
 constexpr int64_t TO = SPEC_TO;     /* FROM or fp8 */
 constexpr int VEC = SPEC_VEC;       /* 1, 2, 4, 8, 16 */
 constexpr int THREADS = 256;
+constexpr int PER = 1; /* vectors a thread; two and four were not worth it */
 
 using from_elem = element<FROM>::type;
 using to_elem = element<TO>::type;
@@ -47,23 +49,45 @@ int64_t page_of(const bolide__page_table &t, int32_t r, int32_t position, uint32
 
 extern "C" __global__ void __launch_bounds__(THREADS)
     bolide_append(const __grid_constant__ bolide__append_params p) {
+    release_next_kernel();
     const uint32_t key_vecs = (uint32_t)(p.h * p.side[0].d / VEC);
     const uint32_t all_vecs = key_vecs + (uint32_t)(p.h * p.side[1].d / VEC);
-    const int64_t index = (int64_t)blockIdx.x * THREADS + threadIdx.x;
-    if (index >= p.nnz * all_vecs)
+    const int64_t item = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+    const place at = place_of(p.walk, item);
+    const int64_t token = at.row;
+    const from_elem *from[PER];
+    int64_t to[PER]; /* from a page's slot */
+#pragma unroll
+    for (int k = 0; k < PER; k++) {
+        uint32_t i = at.column + k * (uint32_t)p.walk.columns;
+        const bool key = i < key_vecs;
+        const bolide__append_side &s = p.side[key ? 0 : 1];
+        i -= key ? 0 : key_vecs;
+        const uint32_t row = (uint32_t)s.d / VEC, h = i / row, c = (i - h * row) * VEC;
+        from[k] =
+            static_cast<const from_elem *>(s.source) + token * s.source_n + h * s.source_h + c;
+        to[k] = h * s.cache_head + c;
+    }
+    const bool there = item < p.walk.items;
+    wait_for_previous_kernel();
+    from_vec v[PER];
+#pragma unroll
+    for (int k = 0; k < PER; k++) {
+        if (there && at.column + k * (uint32_t)p.walk.columns < all_vecs)
+            v[k] = load_stream<from_vec>(from[k]);
+    }
+    if (!there)
         return;
-    const int64_t token = index <= 0xffffffffll ? (uint32_t)index / all_vecs : index / all_vecs;
-    uint32_t i = (uint32_t)(index - token * all_vecs);
-    const bool key = i < key_vecs;
-    const bolide__append_side &s = p.side[key ? 0 : 1];
-    i -= key ? 0 : key_vecs;
-    const uint32_t row = (uint32_t)s.d / VEC, h = i / row, c = i % row * VEC;
-    const from_vec v = load_stream<from_vec>(static_cast<const from_elem *>(s.source) +
-                                             token * s.source_n + h * s.source_h + c);
     uint32_t slot;
     const int64_t page = page_of(p.table, p.batch_indices[token], p.positions[token], &slot);
-    if (page >= 0)
-        put(static_cast<to_elem *>(s.cache) + page * s.cache_page + slot * s.cache_slot +
-                h * s.cache_head + c,
-            v);
+    if (page < 0)
+        return;
+#pragma unroll
+    for (int k = 0; k < PER; k++) {
+        const uint32_t i = at.column + k * (uint32_t)p.walk.columns;
+        const bolide__append_side &s = p.side[i < key_vecs ? 0 : 1];
+        if (i < all_vecs)
+            put(static_cast<to_elem *>(s.cache) + page * s.cache_page + slot * s.cache_slot + to[k],
+                v[k]);
+    }
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/op.h"
+#include "cuda/cuda.h"
 #include "ops/page/page_internal.h"
 
 #define FLOATS (BOLIDE_F16 | BOLIDE_BF16 | BOLIDE_F32 | BOLIDE_F8_E4M3FN | BOLIDE_F8_E5M2)
@@ -58,12 +59,35 @@ static bolide_status concat_cpu(const bolide__call *call) {
     return BOLIDE_OK;
 }
 
+/* Bytes of a load: as many of 16 as divide every address, stride and part. */
+static int64_t load_width(const bolide__concat_params *p) {
+    const uint64_t elems =
+        (uint64_t)(p->k_n | p->k_h | p->nope_n | p->nope_h | p->rope_n | p->d_nope | p->d_rope);
+    const uint64_t bits = 16 | (uintptr_t)p->k | (uintptr_t)p->k_nope | (uintptr_t)p->k_rope |
+                          elems * (uint64_t)p->elem_bytes;
+    return (int64_t)(bits & -bits);
+}
+
+static bolide_status concat_cuda(const bolide__call *call) {
+    enum { THREADS = 256, PER = 2 };
+    bolide__concat_params p = fill(call);
+    const int64_t width = load_width(&p);
+    p.walk = bolide__walk_of(p.n * p.h, (p.d_nope + p.d_rope) * p.elem_bytes / width, THREADS);
+    bolide__spec s = BOLIDE_SPEC("page/concat.cu", "bolide_concat");
+    bolide__spec_add(&s, "VEC", width); /* 5 values */
+    const bolide__grid g = {.x = (p.walk.items + THREADS * PER - 1) / (THREADS * PER),
+                            .block = THREADS,
+                            .dependent = 1};
+    return bolide__cuda_launch(call, &s, &g, &p, sizeof p);
+}
+
 const bolide_op bolide_op_concat_mla_k = {
     .name = "concat_mla_k",
     .family = "page",
     .doc = "k = (k_nope, k_rope) in each head, k_rope shared by the heads",
     .run = BOLIDE_ENTRY(bolide_concat_mla_k_args, concat_rows),
     .cpu = concat_cpu,
+    .cuda = concat_cuda,
 };
 
 bolide_status bolide_concat_mla_k(const bolide_context *ctx, const bolide_concat_mla_k_args *args,

@@ -6,6 +6,7 @@
 #define BOLIDE_OPS_PAGE_INTERNAL_H
 
 #include "core/page_table_internal.h"
+#include "core/rows_internal.h"
 
 #ifndef __CUDACC_RTC__
 #include "cpu/cpu.h"
@@ -30,6 +31,7 @@ typedef struct bolide__append_params {
     int64_t h;
     int64_t source_dtype, cache_dtype;
     bolide__append_side side[2]; /* key and value, or ckv and kpe */
+    bolide__walk walk;           /* of the device kernel: tokens times vectors of one */
 } bolide__append_params;
 
 typedef struct bolide__concat_params {
@@ -39,6 +41,7 @@ typedef struct bolide__concat_params {
     int64_t n, h, d_nope, d_rope;
     int64_t k_n, k_h, nope_n, nope_h, rope_n; /* strides in elements */
     int64_t elem_bytes;
+    bolide__walk walk; /* of the device kernel: heads times vectors of one */
 } bolide__concat_params;
 
 typedef struct bolide__seq_lens_params {

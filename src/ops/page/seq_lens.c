@@ -6,6 +6,7 @@
 #include <bolide/page.h>
 
 #include "core/op.h"
+#include "cuda/cuda.h"
 #include "ops/page/page_internal.h"
 
 #define A bolide_get_seq_lens_args
@@ -80,6 +81,25 @@ static bolide_status positions_cpu(const bolide__call *call) {
     return BOLIDE_OK;
 }
 
+/* A thread a request or a token. */
+static bolide__grid threads(int64_t count) {
+    return (bolide__grid){.x = (count + 127) / 128, .block = 128, .dependent = 1};
+}
+
+static bolide_status seq_lens_cuda(const bolide__call *call) {
+    const bolide__seq_lens_params p = seq_lens_fill(call);
+    const bolide__spec s = BOLIDE_SPEC("page/seq_lens.cu", "bolide_seq_lens");
+    const bolide__grid g = threads(p.b);
+    return bolide__cuda_launch(call, &s, &g, &p, sizeof p);
+}
+
+static bolide_status positions_cuda(const bolide__call *call) {
+    const bolide__positions_params p = positions_fill(call);
+    const bolide__spec s = BOLIDE_SPEC("page/seq_lens.cu", "bolide_positions");
+    const bolide__grid g = threads(p.nnz);
+    return bolide__cuda_launch(call, &s, &g, &p, sizeof p);
+}
+
 const bolide_op bolide_op_get_seq_lens = {
     .name = "get_seq_lens",
     .family = "page",
@@ -87,6 +107,7 @@ const bolide_op bolide_op_get_seq_lens = {
     .run = BOLIDE_ENTRY(bolide_get_seq_lens_args, seq_lens_rows),
     .check = seq_lens_check,
     .cpu = seq_lens_cpu,
+    .cuda = seq_lens_cuda,
 };
 
 const bolide_op bolide_op_get_batch_indices_positions = {
@@ -95,6 +116,7 @@ const bolide_op bolide_op_get_batch_indices_positions = {
     .doc = "request and position of each appended token",
     .run = BOLIDE_ENTRY(bolide_get_batch_indices_positions_args, positions_rows),
     .cpu = positions_cpu,
+    .cuda = positions_cuda,
 };
 
 bolide_status bolide_get_seq_lens(const bolide_context *ctx, const bolide_get_seq_lens_args *args,

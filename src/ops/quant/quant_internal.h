@@ -11,11 +11,12 @@
 #endif
 
 typedef struct bolide__packbits_params {
-    const uint8_t *x;       /* [n] */
-    uint8_t *out;           /* [m] */
-    const void *indptr;     /* [b + 1]: first value of each segment; NULL: one segment, all of x */
-    const void *out_indptr; /* [b + 1]: its first byte */
+    const uint8_t *x;   /* [n] */
+    uint8_t *out;       /* [m] */
+    const void *indptr; /* [b + 1]: first value of each segment; NULL: one segment, all of x */
+    void *out_indptr;   /* [b + 1]: its first byte */
     int64_t n, b;
+    int64_t m;       /* bytes of out */
     int32_t index64; /* 1: the two above are i64; 0: i32 */
     int32_t little;  /* 1: the first value is the lowest bit */
 } bolide__packbits_params;

@@ -6,6 +6,8 @@
 #ifndef BOLIDE_OPS_ROPE_INTERNAL_H
 #define BOLIDE_OPS_ROPE_INTERNAL_H
 
+#include "core/rows_internal.h"
+
 #ifndef __CUDACC_RTC__
 #include "cpu/cpu.h"
 #include <stdint.h>
@@ -38,7 +40,10 @@ typedef struct bolide__rope_params {
     /* Angles: the table, or frequencies. */
     const float *cos_sin_cache; /* [max_pos, rotary_dim]: cosines, then sines; NULL: freq */
     int64_t max_pos;
-    int64_t cache_stride;                /* elements between rows of the table */
+    int64_t cache_stride;  /* elements between rows of the table */
+    int64_t cache_vectors; /* 1: rows and their halves lie at multiples of 16 bytes */
+    int64_t items;         /* of the device kernel: vectors, or pairs of them, of a head */
+    bolide__walk walk;     /* tokens times items of their heads */
     double freq[BOLIDE__ROPE_MAX_PAIRS]; /* radians a position, rotary_dim/2 of them */
 } bolide__rope_params;
 

@@ -213,11 +213,9 @@ static bolide_status run_cuda(const bolide__call *call, const bolide__rope_quant
     bolide__spec_add(&s, "VEC", width);       /* 4 values */
     bolide__spec_add(&s, "TOKENS", tokens);   /* 2 values */
     bolide__spec_add(&s, "INTERLEAVE", p->interleave);
-    /* Few tokens spread their heads over more blocks, up to about 8 a multiprocessor. */
-    const int64_t blocks = (p->n + tokens - 1) / tokens, most = (items * tokens + 255) / 256;
-    const int64_t wanted = blocks ? (1024 + blocks - 1) / blocks : 1;
-    const int64_t spread = wanted < most ? wanted : most > 0 ? most : 1;
-    const bolide__grid g = {.x = blocks, .y = spread, .block = 256};
+    /* Few tokens spread their heads over more blocks. */
+    const int64_t spread = p->n < 64 && items > 256 ? (items + 255) / 256 : 1;
+    const bolide__grid g = {.x = (p->n + tokens - 1) / tokens, .y = spread, .block = 256};
     return bolide__cuda_launch(call, &s, &g, p, sizeof *p);
 }
 

@@ -31,12 +31,12 @@ struct alignas(16) select_room {
     union {
         struct {
             uint32_t low[BINS], high[BINS]; /* 64-bit sums, in two words that carry */
-        };
+        } fine; /* named, for NVRTC 12.4 finds no members of a struct without a name in a union */
         float own[WARPS][OWN_POOL]; /* what each warp has set aside */
         struct {
             uint32_t guess[GUESS_BINS];                           /* of this block */
             uint32_t part[GUESS_BINS / CLUSTER], sum[GUESS_BINS]; /* of all: some bins, all bins */
-        };
+        } coarse;
     };
     float pool[CLUSTER][SLOTS]; /* what all have set aside, pushed by each */
 };
@@ -59,12 +59,12 @@ __forceinline__ void put(select_room *room, uint32_t bin, float x, mass_unit u) 
     if constexpr (MASS) {
         const uint64_t m = mass_of(x, u);
         const uint32_t low = (uint32_t)m;
-        const uint32_t old = atomicAdd(&room->low[bin], low);
+        const uint32_t old = atomicAdd(&room->fine.low[bin], low);
         const uint32_t high = (uint32_t)(m >> 32) + (old + low < old);
         if (high)
-            atomicAdd(&room->high[bin], high);
+            atomicAdd(&room->fine.high[bin], high);
     } else {
-        atomicAdd(&room->low[bin], 1u);
+        atomicAdd(&room->fine.low[bin], 1u);
     }
 }
 
@@ -74,8 +74,8 @@ template <bool WIDE> __forceinline__ void read_bins(select_room *room, uint64_t 
     sum[0] = sum[1] = sum[2] = sum[3] = 0;
 #pragma unroll 1
     for (int rank = 0; rank < (WIDE ? CLUSTER : 1); rank++) {
-        const two_words *l = reinterpret_cast<const two_words *>(&room->low[at]);
-        const two_words *h = reinterpret_cast<const two_words *>(&room->high[at]);
+        const two_words *l = reinterpret_cast<const two_words *>(&room->fine.low[at]);
+        const two_words *h = reinterpret_cast<const two_words *>(&room->fine.high[at]);
         const two_words low = WIDE ? load_peer<CLUSTER>(l, rank) : *l;
         const two_words high = WIDE ? load_peer<CLUSTER>(h, rank) : *h;
         sum[3] += (low.a & 0xffffffffu) + (high.a << 32);
@@ -123,8 +123,8 @@ __forceinline__ bool descend(select_room *room, select_state *state, E each, uin
         while ((last >> shift) - (first >> shift) >= (uint32_t)BINS)
             shift++;
         const uint32_t base = first >> shift;
-        reinterpret_cast<uint4 *>(room->low)[threadIdx.x] = uint4{0, 0, 0, 0};
-        reinterpret_cast<uint4 *>(room->high)[threadIdx.x] = uint4{0, 0, 0, 0};
+        reinterpret_cast<uint4 *>(room->fine.low)[threadIdx.x] = uint4{0, 0, 0, 0};
+        reinterpret_cast<uint4 *>(room->fine.high)[threadIdx.x] = uint4{0, 0, 0, 0};
         __syncthreads();
         each([&](float x) {
             const uint32_t k = key_of(x);
@@ -203,7 +203,7 @@ __forceinline__ int take_sample(const row_view &r, select_room *room, const S &s
         if (x >= floor) {
             const int b = scale.bin(x);
             if (b < GUESS_BINS)
-                atomicAdd(&room->guess[b], 1u);
+                atomicAdd(&room->coarse.guess[b], 1u);
         }
     };
     if (r.end - r.lead < 32768) {
@@ -233,16 +233,16 @@ __forceinline__ void add_bins(select_room *room) {
         const int first = cluster_rank<CLUSTER>() * OWN + at;
         if (threadIdx.x < VECTORS) {
             const two_words w =
-                load_peer<CLUSTER>(reinterpret_cast<two_words *>(room->guess) + first, peer);
-            atomicAdd(&room->part[4 * at], (uint32_t)w.a);
-            atomicAdd(&room->part[4 * at + 1], (uint32_t)(w.a >> 32));
-            atomicAdd(&room->part[4 * at + 2], (uint32_t)w.b);
-            atomicAdd(&room->part[4 * at + 3], (uint32_t)(w.b >> 32));
+                load_peer<CLUSTER>(reinterpret_cast<two_words *>(room->coarse.guess) + first, peer);
+            atomicAdd(&room->coarse.part[4 * at], (uint32_t)w.a);
+            atomicAdd(&room->coarse.part[4 * at + 1], (uint32_t)(w.a >> 32));
+            atomicAdd(&room->coarse.part[4 * at + 2], (uint32_t)w.b);
+            atomicAdd(&room->coarse.part[4 * at + 3], (uint32_t)(w.b >> 32));
         }
         __syncthreads();
         if (threadIdx.x < VECTORS)
-            store_peer<CLUSTER>(reinterpret_cast<two_words *>(room->sum) + first, peer,
-                                reinterpret_cast<two_words *>(room->part)[at]);
+            store_peer<CLUSTER>(reinterpret_cast<two_words *>(room->coarse.sum) + first, peer,
+                                reinterpret_cast<two_words *>(room->coarse.part)[at]);
         cluster_sync<CLUSTER>();
     }
 }
@@ -253,7 +253,7 @@ template <bool MASS, class S>
 __forceinline__ void judge_sample(const select_room *room, select_state *state, const S &scale,
                                   int share, float target) {
     const bool here = threadIdx.x < GUESS_BINS / 4;
-    const uint32_t *bins = CLUSTER > 1 ? room->sum : room->guess;
+    const uint32_t *bins = CLUSTER > 1 ? room->coarse.sum : room->coarse.guess;
     uint32_t count[4] = {};
 #pragma unroll
     for (int i = 0; i < 4; i++)
@@ -277,7 +277,6 @@ __forceinline__ void judge_sample(const select_room *room, select_state *state, 
     const float total = warp_total(part);
     int low = GUESS_BINS, high = -1;
     float sum = warp_total(lane < warp_of_block() ? part : 0.0f) + upto - own;
-#pragma unroll 1
 #pragma unroll
     for (int i = 0; i < 4; i++) {
         const int b = 4 * (int)threadIdx.x + i;
@@ -324,9 +323,9 @@ __forceinline__ span guess(const row_view &r, select_room *room, select_state *s
         floor = fmaxf(floor, s.low);
     }
     for (int i = threadIdx.x; i < GUESS_BINS; i += THREADS)
-        room->guess[i] = 0;
+        room->coarse.guess[i] = 0;
     if (threadIdx.x < GUESS_BINS / CLUSTER)
-        room->part[threadIdx.x] = 0;
+        room->coarse.part[threadIdx.x] = 0;
     __syncthreads();
     const int share = take_sample(r, room, scale, floor);
     add_bins(room);

@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Our attention operators and FlashInfer's on the same tensors of a GPU, in turn.
+
+    bench/peers_cuda.py [--ours] PROBLEM...
+
+FORMS maps an operator to a function that takes the problem's numbers and gives named functions that
+make one set of inputs and return a call on it. Calls are timed in a CUDA graph, over inputs that
+together are four times the L2, at least 20 of them, and the time is divided by their number. Needs
+torch; without FlashInfer there are no peers.
+"""
+
+import math
+import statistics
+import sys
+
+import torch
+
+from door import BITS, Door
+from peers import numbers
+
+try:
+    import flashinfer
+except ImportError:
+    flashinfer = None
+
+DEVICE = "cuda"
+DTYPES = {"bf16": torch.bfloat16, "f16": torch.float16, "f8_e4m3fn": torch.float8_e4m3fn}
+CALLS = 20
+REPLAYS = 5
+PAIRS = 9
+WORKSPACE_BYTES = 512 << 20
+
+
+def randn(*shape, dtype):
+    return torch.randn(shape, device=DEVICE, dtype=torch.bfloat16).to(dtype)
+
+
+def starts(lengths):
+    return torch.tensor([0, *lengths], dtype=torch.int32).cumsum(0, dtype=torch.int32)
+
+
+def lengths_of(value, batch):
+    """len=5:7 or one number for all."""
+    lengths = [int(word) for word in str(value).split(":")]
+    return lengths if len(lengths) > 1 else lengths * batch
+
+
+class Problem:
+    """What the operators at hand have in common."""
+
+    def __init__(self, p):
+        self.p = p
+        self.lengths = lengths_of(p["len"], p.get("b", 1))
+        self.q_lengths = lengths_of(p.get("q_len", 1), len(self.lengths))
+        self.dtype = DTYPES[p["x"]]
+        self.kv_dtype = DTYPES[p.get("kv_data_type", p["x"])]
+        self.heads = p["h_q"], p["h_kv"], p["d"]
+        self.causal = p.get("causal", 0)
+        self.page = p.get("page", 0)
+        if self.page:
+            pages = [-(-length // self.page) for length in self.lengths]
+            self.indptr = starts(pages)
+            self.table = torch.randperm(sum(pages)).int().to(DEVICE)
+            self.last = torch.tensor([(n - 1) % self.page + 1 for n in self.lengths],
+                                     dtype=torch.int32)
+
+    def inputs(self):
+        """q, k, v; with pages k and v are halves of one cache."""
+        h_q, h_kv, d = self.heads
+        q = randn(sum(self.q_lengths), h_q, d, dtype=self.dtype)
+        if not self.page:
+            return [q] + [randn(sum(self.lengths), h_kv, d, dtype=self.kv_dtype) for _ in "kv"]
+        cache = randn(len(self.table), 2, self.page, h_kv, d, dtype=self.kv_dtype)
+        return [q, cache[:, 0], cache[:, 1], cache]
+
+    def numbers(self):
+        """Bytes and floating-point operations of a call."""
+        h_q, h_kv, d = self.heads
+        width = 1 if self.kv_dtype == torch.float8_e4m3fn else 2
+        bytes_ = 2 * sum(self.lengths) * h_kv * d * width + 4 * sum(self.q_lengths) * h_q * d
+        pairs = sum(q * n - (q * (q - 1) / 2 if self.causal else 0)
+                    for q, n in zip(self.q_lengths, self.lengths))
+        return bytes_, 4 * pairs * h_q * d
+
+    def options(self):
+        h_q, h_kv, _ = self.heads
+        return {"num_qo_heads": h_q, "num_kv_heads": h_kv, "causal": self.causal,
+                "q_data_type": BITS[self.dtype], "kv_data_type": BITS[self.kv_dtype],
+                "o_data_type": BITS[self.dtype]}
+
+
+def decode(x, door, workspace):
+    h_q, h_kv, d = x.heads
+    bind = door.planned("batch_decode", x.options() | {
+        "indptr": x.indptr, "last_page_len": x.last, "head_dim": d, "page_size": x.page})
+
+    def ours(q, k, v, _):
+        out = torch.empty_like(q)
+        return bind({"q": q, "k_cache": k, "v_cache": v, "indices": x.table, "out": out})
+
+    def theirs(tensor_cores):
+        wrapper = flashinfer.BatchDecodeWithPagedKVCacheWrapper(
+            workspace(), "NHD", use_tensor_cores=tensor_cores)
+        wrapper.plan(x.indptr, x.table, x.last, h_q, h_kv, d, x.page, q_data_type=x.dtype,
+                     kv_data_type=x.kv_dtype)
+        return lambda q, k, v, cache: lambda: wrapper.run(q, cache)
+
+    return ours, {"flashinfer, tensor cores": lambda: theirs(True),
+                  "flashinfer": lambda: theirs(False)}
+
+
+def prefill_paged(x, door, workspace):
+    h_q, h_kv, d = x.heads
+    q_starts = starts(x.q_lengths)
+    bind = door.planned("batch_prefill_paged", x.options() | {
+        "qo_indptr": q_starts, "paged_kv_indptr": x.indptr, "paged_kv_last_page_len": x.last,
+        "head_dim_qk": d, "page_size": x.page})
+
+    def ours(q, k, v, _):
+        out = torch.empty_like(q)
+        return bind({"q": q, "k_cache": k, "v_cache": v, "paged_kv_indices": x.table, "out": out})
+
+    def theirs():
+        wrapper = flashinfer.BatchPrefillWithPagedKVCacheWrapper(workspace(), "NHD", backend="fa2")
+        wrapper.plan(q_starts, x.indptr, x.table, x.last, h_q, h_kv, d, x.page,
+                     causal=bool(x.causal), q_data_type=x.dtype, kv_data_type=x.kv_dtype)
+        return lambda q, k, v, cache: lambda: wrapper.run(q, cache)
+
+    return ours, {"flashinfer fa2": theirs}
+
+
+def prefill_ragged(x, door, workspace):
+    h_q, h_kv, d = x.heads
+    q_starts, kv_starts = starts(x.q_lengths), starts(x.lengths)
+    bind = door.planned("batch_prefill_ragged", x.options() | {
+        "qo_indptr": q_starts, "kv_indptr": kv_starts, "head_dim_qk": d})
+
+    def ours(q, k, v):
+        out = torch.empty_like(q)
+        return bind({"q": q, "k": k, "v": v, "out": out})
+
+    def theirs():
+        wrapper = flashinfer.BatchPrefillWithRaggedKVCacheWrapper(workspace(), "NHD", backend="fa2")
+        wrapper.plan(q_starts, kv_starts, h_q, h_kv, d, causal=bool(x.causal),
+                     q_data_type=x.dtype, kv_data_type=x.kv_dtype)
+        return lambda q, k, v: lambda: wrapper.run(q, k, v)
+
+    return ours, {"flashinfer fa2": theirs}
+
+
+FORMS = {
+    "batch_decode": decode,
+    "batch_prefill_paged": prefill_paged,
+    "batch_prefill_ragged": prefill_ragged,
+}
+
+
+def timer(form, sets, rounds):
+    """A function that times one graph of the form on all sets, in microseconds a call."""
+    calls = [form(*inputs) for inputs in sets]
+    for call in calls:
+        call()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for _ in range(rounds):
+            for call in calls:
+                call()
+    graph.replay()
+
+    def run():
+        times = []
+        for _ in range(REPLAYS):
+            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            start.record()
+            graph.replay()
+            end.record()
+            end.synchronize()
+            times.append(1e3 * start.elapsed_time(end) / (rounds * len(calls)))
+        return statistics.median(times)
+
+    run.kept = calls
+    return run
+
+
+def measure(problem, peers=True):
+    """Times of each pair by name, ours first, with bytes and operations; None without a form."""
+    operator, p = numbers(problem)
+    if operator not in FORMS:
+        return None
+    x = Problem(p)
+    ours, forms = FORMS[operator](
+        x, Door(), lambda: torch.empty(WORKSPACE_BYTES, dtype=torch.uint8, device=DEVICE))
+    size = x.numbers()[0]
+    count = min(CALLS, math.ceil(4 * torch.cuda.get_device_properties(0).L2_cache_size / size))
+    sets = [x.inputs() for _ in range(count)]
+    rounds = math.ceil(CALLS / count) if size < 1 << 28 else 1
+    timers = {"bolide": timer(ours, sets, rounds)}
+    # FlashInfer converts 8-bit caches in kernels that are compiled at their first use.
+    if peers and flashinfer and x.kv_dtype == x.dtype:
+        for name, make in forms.items():
+            timers[name] = timer(make(), sets, rounds)
+    times = {name: [] for name in timers}
+    for _ in range(PAIRS):
+        for name, run in timers.items():
+            times[name].append(run())
+    return times, *x.numbers()
+
+
+def read_ceiling():
+    """Bytes a second that a sum over 2 GiB reads."""
+    x = torch.ones(1 << 29, device=DEVICE)
+    run = timer(lambda y: lambda: torch.sum(y), [(x,)], 3)
+    return x.numel() * 4 / min(run() for _ in range(3)) * 1e6
+
+
+def main():
+    words = [word for word in sys.argv[1:] if word != "--ours"]
+    print(f"read ceiling {read_ceiling() / 1e12:.2f} TB/s")
+    for problem in words:
+        times, bytes_, flops = measure(problem, "--ours" not in sys.argv)
+        print(problem)
+        for name, us in times.items():
+            middle = statistics.median(us)
+            ratio = statistics.median(b / a for a, b in zip(times["bolide"], us))
+            print(f"  {name:26s} {middle:9.2f} us  {bytes_ / middle / 1e6:6.3f} TB/s "
+                  f"{flops / middle / 1e6:7.1f} TFLOP/s  spread {max(us) / min(us) - 1:.3f}"
+                  f"  x {ratio:.3f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

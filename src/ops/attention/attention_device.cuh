@@ -1,0 +1,347 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the kernels of attention.cu and attention_float.cu share: the list of items a block works
+// off, which keys a row sees, the last step of a row, slots, and the merge. Included by those two
+// only, behind their constants.
+//
+// A tile in several pieces is merged by the block that is the last to finish one of them: each
+// counts itself in, none waits. The sums are taken in the order of the slots whoever that is.
+
+#ifndef BOLIDE_OPS_ATTENTION_DEVICE_CUH
+#define BOLIDE_OPS_ATTENTION_DEVICE_CUH
+
+using params = bolide__attention_params;
+using work = bolide__attention_work;
+static_assert(sizeof(work) == 80, "five pieces of 16 bytes");
+
+/* ---- items ------------------------------------------------------------------------------------
+ */
+
+/* Place of the k-th item of this block's worker in the rule's order: back and forth. */
+int32_t dealt(int32_t k) {
+    const int32_t round = k * (int32_t)gridDim.x;
+    return round + (k % 2 ? (int32_t)gridDim.x - 1 - (int32_t)blockIdx.x : (int32_t)blockIdx.x);
+}
+
+int32_t work_count(const params &p) {
+    if (!p.rule.tiles)
+        return p.worker_start[blockIdx.x + 1] - p.worker_start[blockIdx.x];
+    const int32_t items = p.rule.tiles * p.rule.pieces;
+    const int32_t rounds = items / (int32_t)gridDim.x;
+    return rounds + (dealt(rounds) < items);
+}
+
+/* The item that the rule puts in a place. Pieces that would be empty stay: they count as a slot. */
+work ruled_work(const params &p, int32_t at) {
+    const bolide__attention_request &r = p.rule.request;
+    const int32_t t = p.rule.tiles - 1 - at / p.rule.pieces, piece = at % p.rule.pieces;
+    const int64_t row = t * p.tile_rows, group = p.group;
+    const int64_t shift = (int64_t)r.kv_len - r.q_len;
+    const int64_t last = smaller((int64_t)r.q_len - 1, (row + p.tile_rows - 1) / group);
+    int64_t low = 0, high = r.kv_len;
+    if (p.flags & BOLIDE__ATTN_CAUSAL)
+        high = smaller(high, shift + last + 1);
+    if (p.window_left >= 0)
+        low = larger(low, shift + row / group - p.window_left);
+    const int64_t chunk =
+        ceil_div(ceil_div(larger(high - low, (int64_t)0), p.rule.pieces), 64) * 64;
+    low += piece * chunk;
+    high = smaller(high, low + chunk);
+    if (low >= high)
+        low = high = 0;
+    work w = {};
+    w.q_start = r.q_start;
+    w.o_start = r.o_start;
+    w.q_len = r.q_len;
+    w.kv_len = r.kv_len;
+    w.row = (int32_t)row;
+    w.kv_begin = (int32_t)low;
+    w.kv_end = (int32_t)high;
+    w.slot = p.rule.pieces > 1 ? t * p.rule.pieces + piece : -1;
+    w.merge = p.rule.pieces > 1 ? t : -1;
+    w.merge_slot = t * p.rule.pieces;
+    w.merge_count = p.rule.pieces;
+    return w;
+}
+
+/* Piece `part` (0 to 4) of the k-th item into shared memory, by copies that the caller awaits. */
+void fetch_work(const params &p, int32_t k, int part, work *to) {
+    if (!p.rule.tiles) {
+        const work *from = p.works + p.worker_start[blockIdx.x] + k;
+        copy_16(reinterpret_cast<char *>(to) + part * 16,
+                reinterpret_cast<const char *>(from) + part * 16, 16);
+    } else if (part == 0) {
+        *to = ruled_work(p, dealt(k));
+    }
+}
+
+int32_t packed_rows(const params &p, const work &w, int32_t most) {
+    return smaller(w.q_len * (int32_t)p.group - w.row, most);
+}
+
+int32_t query_token(const params &p, const work &w, int32_t row) {
+    return (int32_t)((uint32_t)(w.row + row) / (uint32_t)p.group);
+}
+
+int32_t query_head(const params &p, const work &w, int32_t row) {
+    return (int32_t)(blockIdx.y * (uint32_t)p.group + (uint32_t)(w.row + row) % (uint32_t)p.group);
+}
+
+/* ---- scales and positions ---------------------------------------------------------------------
+ */
+
+float scale_of(const bolide__attention_scale &s, int64_t head) {
+    return s.tensor ? s.tensor[head * s.step] : (float)s.number;
+}
+
+/* What the products of a row are multiplied by; with a cap the logits come to units of it. */
+float logit_scale(const params &p, int32_t head) {
+    return (float)p.sm_scale * scale_of(p.k_scale, blockIdx.y) * scale_of(p.q_scale, head) *
+           (CAPPED ? 1.0f / (float)p.soft_cap : LOG2E);
+}
+
+float alibi_slope(int64_t head, int64_t heads) {
+    int64_t n = 1;
+    while (2 * n <= heads)
+        n *= 2;
+    const float steps = head < n ? 8.0f * (float)(head + 1) / (float)n
+                                 : 4.0f * (float)(2 * (head - n) + 1) / (float)n;
+    return exp2f(-steps) * LOG2E;
+}
+
+/* Keys [low, high) that a token sees by length, causal order and window. */
+struct sight {
+    int32_t low, high;
+};
+
+sight sight_of(const params &p, const work &w, int32_t token) {
+    sight s = {0, w.kv_end};
+    if constexpr (MASKED) {
+        const int32_t position = w.kv_len - w.q_len + token;
+        if (p.flags & BOLIDE__ATTN_CAUSAL)
+            s.high = smaller(s.high, position + 1);
+        if (p.window_left >= 0)
+            s.low = (int32_t)larger(position - p.window_left, (int64_t)0);
+    }
+    return s;
+}
+
+/* Custom masks and multi-item scoring, for a key that lies in the token's sight. */
+bool in_mask(const params &p, const work &w, int32_t token, int32_t key) {
+    if (token >= w.q_len)
+        return false;
+    const int64_t at = (int64_t)token * w.kv_len + key;
+    if (p.flags & BOLIDE__ATTN_MASK_BYTES)
+        return p.mask[w.mask_elem + at] != 0;
+    if (p.flags & BOLIDE__ATTN_MASK_BITS)
+        return p.mask[w.mask_byte + at / 8] >> at % 8 & 1;
+    if (p.flags & BOLIDE__ATTN_ITEMS) {
+        const int64_t prefix = p.prefix_len[w.request];
+        const int64_t position = (int64_t)w.kv_len - w.q_len + token;
+        if (position < prefix || key < prefix)
+            return true;
+        const int64_t i = position - prefix;
+        return key >
+               position - (i < p.token_pos_len ? p.token_pos[w.request * p.token_pos_len + i] : 0);
+    }
+    return true;
+}
+
+/* Whether every row sees every key of [first, first + KEYS). */
+bool open_tile(const params &p, const work &w, int32_t first, int32_t rows) {
+    bool open = first + KEYS <= w.kv_end && !SPECIAL;
+    if constexpr (MASKED) {
+        const int32_t shift = w.kv_len - w.q_len;
+        if (p.flags & BOLIDE__ATTN_CAUSAL)
+            open = open && first + KEYS <= shift + query_token(p, w, 0) + 1;
+        if (p.window_left >= 0)
+            open = open && first >= shift + query_token(p, w, rows - 1) - p.window_left;
+    }
+    return open;
+}
+
+/* Whether multi-item scoring hides [first, first + KEYS) from all rows: keys behind the prefix and
+ * before the longest item that could reach the first row. */
+bool hidden_tile(const params &p, const work &w, int32_t first) {
+    if constexpr (SPECIAL) {
+        if (p.flags & BOLIDE__ATTN_ITEMS && p.max_item_len) {
+            const int64_t prefix = p.prefix_len[w.request];
+            const int64_t position = (int64_t)w.kv_len - w.q_len + query_token(p, w, 0);
+            return position >= prefix && first >= prefix &&
+                   first + KEYS - 1 <= position - p.max_item_len[w.request];
+        }
+    }
+    return false;
+}
+
+/* ---- where keys lie ---------------------------------------------------------------------------
+ */
+
+/* Page of a key; 0 without pages, −1 for a key behind the item's. */
+int32_t look_up(const params &p, const work &w, int32_t key) {
+    if (key >= w.kv_end)
+        return -1;
+    if constexpr (PAGED) {
+        const int64_t list = p.table_row ? w.request * p.table_row : (int64_t)w.kv_start;
+        return p.indices[list + (uint32_t)key / (uint32_t)p.page_size];
+    }
+    return 0;
+}
+
+struct location {
+    int64_t k, v; /* first elements of the rows; −1: no key */
+};
+
+location locate(const params &p, const work &w, int32_t key, int32_t page) {
+    if (page < 0)
+        return {-1, -1};
+    const int64_t row = PAGED ? (uint32_t)key % (uint32_t)p.page_size : key;
+    return {page * p.k_page + ((PAGED ? 0 : w.kv_start) + row) * p.k_n + blockIdx.y * p.k_h,
+            page * p.v_page + ((PAGED ? 0 : w.v_start) + row) * p.v_n + blockIdx.y * p.v_h};
+}
+
+/* ---- the end of a row -------------------------------------------------------------------------
+ */
+
+struct place {
+    out_elem *out; /* row of the output */
+    float factor;  /* of sums of p v */
+};
+
+/* The last step of a row: sink, division, scales; where it goes. The lse is written by the caller
+ * that is `first` of its row. */
+place finish(const params &p, const work &w, int32_t row, float m, float l, bool first) {
+    const int32_t head = query_head(p, w, row), token = query_token(p, w, row);
+    float weight = 1;
+    if (p.sinks) {
+        const float sink = p.sinks[head * p.sink_h] * LOG2E;
+        const float top = fmaxf(m, sink);
+        if (top != -INFINITE) {
+            weight = exp2_fast(m - top);
+            l = l * weight + exp2_fast(sink - top);
+            m = top;
+        }
+    }
+    const float lse = m + log2f(l);
+    if (first && p.lse)
+        p.lse[((int64_t)w.q_start + token) * p.lse_n + head * p.lse_h] =
+            p.flags & BOLIDE__ATTN_LSE_BASE_E ? lse * LN2 : lse;
+    place to;
+    to.factor =
+        l == 0 ? 0.0f : weight / l * (scale_of(p.v_scale, blockIdx.y) / scale_of(p.o_scale, 0));
+    to.out =
+        static_cast<out_elem *>(p.out) + ((int64_t)w.o_start + token) * p.out_n + head * p.out_h;
+    return to;
+}
+
+/* N neighbours of a row of the output. A row without a key is 0 whatever its sums are. */
+template <int N> void put_out(const place &to, int32_t column, const float (&x)[N]) {
+    float y[N];
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        y[i] = to.factor == 0 ? 0.0f : x[i] * to.factor;
+    const pack<out_elem, N> value = pack_floats<out_elem>(y);
+    out_elem *at = to.out + column;
+    if (reinterpret_cast<uintptr_t>(at) % sizeof value == 0) {
+        store(at, value);
+    } else {
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            at[i] = value.at[i];
+    }
+}
+
+/* ---- slots ------------------------------------------------------------------------------------
+ */
+
+int64_t slot_row_of(const params &p, int32_t slot, int32_t row) {
+    return (slot * p.h_kv + blockIdx.y) * p.tile_rows + row;
+}
+
+void put_slot(const params &p, int64_t slot_row, int32_t column, float x, float y) {
+    store(p.partial_o + slot_row * D_VO + column, pack<float, 2>{x, y});
+}
+
+void put_slot_ml(const params &p, int64_t slot_row, float m, float l) {
+    store(p.partial_ml + 2 * slot_row, pack<float, 2>{m, l});
+}
+
+/* What another block has written: past the first cache. */
+template <class P> P load_written(const float *address) {
+    words<sizeof(P)> w;
+    if constexpr (sizeof(P) == 16)
+        asm volatile("ld.global.cg.v4.u32 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(w.a), "=r"(w.b), "=r"(w.c), "=r"(w.d)
+                     : "l"(address)
+                     : "memory");
+    else
+        asm volatile("ld.global.cg.v2.u32 {%0, %1}, [%2];"
+                     : "=r"(w.a), "=r"(w.b)
+                     : "l"(address)
+                     : "memory");
+    return bits_as<P>(w);
+}
+
+/* Joins the slots of a tile, in their order. rows_ml has two floats a row. */
+template <int COUNT>
+void merge_tile(const params &p, const work &w, int32_t rows, float (&rows_ml)[COUNT][2]) {
+    constexpr int THREADS_HERE = THREADS;
+    const int lane = threadIdx.x % 32;
+    for (int32_t row = threadIdx.x / 32; row < rows; row += THREADS_HERE / 32) {
+        float m = -INFINITE, l = 0;
+        for (int32_t i = lane; i < w.merge_count; i += 32)
+            m = fmaxf(m, load_written<pack<float, 2>>(p.partial_ml +
+                                                      2 * slot_row_of(p, w.merge_slot + i, row))
+                             .at[0]);
+        m = lanes_max<32>(m);
+        for (int32_t i = lane; i < w.merge_count; i += 32) {
+            const pack<float, 2> own = load_written<pack<float, 2>>(
+                p.partial_ml + 2 * slot_row_of(p, w.merge_slot + i, row));
+            l += own.at[0] == -INFINITE ? 0.0f : own.at[1] * exp2_fast(own.at[0] - m);
+        }
+        l = lanes_sum<32>(l);
+        if (lane == 0) {
+            rows_ml[row][0] = m;
+            rows_ml[row][1] = l;
+        }
+    }
+    __syncthreads();
+    constexpr int PARTS = D_VO / 4;
+    for (int32_t i = threadIdx.x; i < rows * PARTS; i += THREADS_HERE) {
+        const int32_t row = i / PARTS, column = i % PARTS * 4;
+        const float m = rows_ml[row][0];
+        float sum[4] = {};
+#pragma unroll 4
+        for (int32_t j = 0; j < w.merge_count; j++) {
+            const int64_t at = slot_row_of(p, w.merge_slot + j, row);
+            const float own = load_written<pack<float, 2>>(p.partial_ml + 2 * at).at[0];
+            const pack<float, 4> o = load_written<pack<float, 4>>(p.partial_o + at * D_VO + column);
+            const float weight = own == -INFINITE ? 0.0f : exp2_fast(own - m);
+#pragma unroll
+            for (int c = 0; c < 4; c++)
+                sum[c] = fmaf(o.at[c], weight, sum[c]);
+        }
+        put_out(finish(p, w, row, m, rows_ml[row][1], column == 0), column, sum);
+    }
+}
+
+/* Counts this block in for a tile of several pieces; the last one merges. Called by all threads
+ * once their parts of the slot are written. */
+template <int COUNT>
+void arrive(const params &p, const work &w, int32_t rows, int32_t &is_last,
+            float (&rows_ml)[COUNT][2]) {
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        int32_t *arrived = p.arrivals + w.merge * p.h_kv + blockIdx.y;
+        is_last = atomicAdd(arrived, 1) == w.merge_count - 1;
+        if (is_last)
+            *arrived = 0; /* for the next run */
+        __threadfence();
+    }
+    __syncthreads();
+    if (is_last)
+        merge_tile(p, w, rows, rows_ml);
+}
+
+#endif

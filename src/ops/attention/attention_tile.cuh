@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One tile of attention.cu in a warp's registers: operands from shared memory, logits, weights,
+// sums. Included by attention.cu only, behind its constants.
+//
+// Rows of 128 bytes and multiples of it are laid out with their 16-byte pieces exchanged by the
+// row's number, others take an odd number of pieces: either way 8 rows meet all banks.
+//
+// 8-bit keys and values come through the same matrix loads as 16-bit ones, two to an element. A
+// thread then holds columns 4t to 4t + 3 where a product wants 2t, 2t + 1, 2t + 8 and 2t + 9. For
+// keys the columns of Q are exchanged to match; for values the columns of the sums are, which
+// column_of() undoes.
+
+#ifndef BOLIDE_OPS_ATTENTION_TILE_CUH
+#define BOLIDE_OPS_ATTENTION_TILE_CUH
+
+/* ---- rows of shared memory --------------------------------------------------------------------
+ */
+
+template <int PIECES> constexpr int row_bytes() {
+    return (PIECES % 8 == 0 ? PIECES : PIECES | 1) * 16;
+}
+
+/* Byte of a 16-byte piece of a row. */
+template <int PIECES> int spot(int row, int piece) {
+    return row * row_bytes<PIECES>() + (PIECES % 8 == 0 ? piece ^ (row & 7) : piece) * 16;
+}
+
+/* ---- operands ---------------------------------------------------------------------------------
+ */
+
+/* 16 rows of Q for 16 of its columns. */
+void q_operand(uint32_t (&a)[4], const unsigned char *q, int row, int column) {
+    const int lane = threadIdx.x % 32;
+    load_matrices<false>(a, q + spot<Q_PIECES>(row + lane % 16, column / 8 + lane / 16));
+}
+
+/* Two 8-bit values as two 16-bit ones. */
+template <class T> uint32_t to_halves(uint32_t two) {
+    const uint32_t f16s = same_type<T, e4m3> ? e4m3x2_to_f16x2((uint16_t)two)
+                                             : (two & 0xff) << 8 | (two & 0xff00) << 16;
+    if constexpr (same_type<half, f16>) {
+        return f16s;
+    } else {
+        const float2_t x = f16x2_to_floats(f16s);
+        return floats_to_halves<half>(x.x, x.y);
+    }
+}
+
+/* 16 keys by 16 columns of K: b[0], b[1] of the first 8 keys, b[2], b[3] of the others. */
+void k_operand(uint32_t (&b)[4], const unsigned char *k, int key, int column) {
+    const int lane = threadIdx.x % 32;
+    if constexpr (KV_BYTES == 2) {
+        load_matrices<false>(
+            b, k + spot<K_PIECES>(key + lane % 8 + lane / 16 * 8, column / 8 + lane / 8 % 2));
+    } else {
+        uint32_t raw[2];
+        load_two_matrices<false>(raw, k + spot<K_PIECES>(key + lane % 16, column / 16));
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            b[i] = to_halves<kv_elem>(raw[i / 2] >> i % 2 * 16 & 0xffff);
+    }
+}
+
+/* 16 keys by 16 columns of V: b[0], b[1] of the first 8 columns, b[2], b[3] of the others; of
+ * 8-bit values the even and the odd columns. */
+void v_operand(uint32_t (&b)[4], const unsigned char *v, int key, int column) {
+    const int lane = threadIdx.x % 32;
+    if constexpr (KV_BYTES == 2) {
+        load_matrices<true>(b, v + spot<V_PIECES>(key + lane % 16, column / 8 + lane / 16));
+    } else {
+        uint32_t raw[2];
+        load_two_matrices<true>(raw, v + spot<V_PIECES>(key + lane % 16, column / 16));
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            b[i] = to_halves<kv_elem>(__byte_perm(raw[i % 2], 0, i / 2 ? 0x4431 : 0x4420));
+    }
+}
+
+/* ---- one tile ---------------------------------------------------------------------------------
+ */
+
+/* What a thread knows of its rows: g and g + 8 of each 16 of its warp. */
+struct rows_state {
+    float m[MT][2]; /* largest logit, base 2 */
+    float l[MT][2]; /* this thread's part of the sum of weights */
+    float o[MT][DV / 8][4];
+};
+
+/* The j-th pair of neighbouring columns that a thread has of row i, and where it begins. */
+int column_of(int j) {
+    const int t = threadIdx.x % 4;
+    return KV_BYTES == 2 ? j * 8 + t * 2 : j / 2 * 16 + t * 4 + j % 2 * 2;
+}
+
+float2_t pair_of(const rows_state &r, int mt, int i, int j) {
+    if constexpr (KV_BYTES == 2)
+        return {r.o[mt][j][2 * i], r.o[mt][j][2 * i + 1]};
+    else
+        return {r.o[mt][j / 2 * 2][2 * i + j % 2], r.o[mt][j / 2 * 2 + 1][2 * i + j % 2]};
+}
+
+int first_row() {
+    return SHARED_ROWS ? 0 : threadIdx.x / 32 * (16 * MT);
+}
+
+/* Row of the tile of a thread's i-th of the mt-th 16. */
+int row_of(int mt, int i) {
+    return first_row() + mt * 16 + threadIdx.x % 32 / 4 + 8 * i;
+}
+
+/* What is the same for all tiles of an item, one a row in shared memory. */
+struct row_facts {
+    float scale; /* of the products */
+    sight seen;
+};
+
+/* The facts are read behind a barrier. */
+void begin_rows(const params &p, const work &w, rows_state &r, row_facts (&facts)[ROWS]) {
+    if (threadIdx.x < ROWS) {
+        const int32_t row = threadIdx.x;
+        facts[row] = {logit_scale(p, query_head(p, w, row)),
+                      sight_of(p, w, query_token(p, w, row))};
+    }
+#pragma unroll
+    for (int mt = 0; mt < MT; mt++) {
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            r.m[mt][i] = -INFINITE;
+            r.l[mt][i] = 0;
+        }
+#pragma unroll
+        for (int n = 0; n < DV / 8; n++)
+            r.o[mt][n][0] = r.o[mt][n][1] = r.o[mt][n][2] = r.o[mt][n][3] = 0;
+    }
+}
+
+/* Products of the warp's rows with its keys. */
+void products(const unsigned char *q, const unsigned char *k, float (&x)[MT][NT][4]) {
+#pragma unroll
+    for (int mt = 0; mt < MT; mt++) {
+#pragma unroll
+        for (int n = 0; n < NT; n++)
+            x[mt][n][0] = x[mt][n][1] = x[mt][n][2] = x[mt][n][3] = 0;
+    }
+    const int own = SHARED_ROWS ? threadIdx.x / 32 * 16 : 0;
+#pragma unroll
+    for (int d = 0; d < DQ; d += 16) {
+        uint32_t a[MT][4];
+#pragma unroll
+        for (int mt = 0; mt < MT; mt++)
+            q_operand(a[mt], q, first_row() + mt * 16, d);
+#pragma unroll
+        for (int n = 0; n < NT; n += 2) {
+            uint32_t b[4];
+            k_operand(b, k, own + n * 8, d);
+#pragma unroll
+            for (int mt = 0; mt < MT; mt++) {
+                mma_16x8x16<half>(x[mt][n], a[mt], b[0], b[1]);
+                mma_16x8x16<half>(x[mt][n + 1], a[mt], b[2], b[3]);
+            }
+        }
+    }
+}
+
+/* Where a row's scale is below 0 its products change their sign, so that with |scale| the largest
+ * product has the largest logit. */
+void turn_signs(const row_facts (&facts)[ROWS], float (&x)[MT][NT][4]) {
+#pragma unroll
+    for (int mt = 0; mt < MT; mt++) {
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            if (facts[row_of(mt, i)].scale >= 0)
+                continue;
+#pragma unroll
+            for (int n = 0; n < NT; n++) {
+                x[mt][n][2 * i] = -x[mt][n][2 * i];
+                x[mt][n][2 * i + 1] = -x[mt][n][2 * i + 1];
+            }
+        }
+    }
+}
+
+/* |scale| of a row; 0 itself would turn a masked key's infinity into NaN. */
+float size_of(const row_facts (&facts)[ROWS], int row) {
+    return fmaxf(fabsf(facts[row].scale), 1e-36f);
+}
+
+/* Cap and bias: products become logits in base 2. */
+void bend(const params &p, const work &w, int32_t first, const row_facts (&facts)[ROWS],
+          float (&x)[MT][NT][4]) {
+    const int32_t key = first + (int32_t)threadIdx.x % 4 * 2;
+#pragma unroll
+    for (int mt = 0; mt < MT; mt++) {
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            const int row = row_of(mt, i);
+            const float scale = size_of(facts, row);
+            const float slope = ALIBI ? alibi_slope(query_head(p, w, row), p.h_q) : 0.0f;
+            const int32_t position = w.kv_len - w.q_len + query_token(p, w, row);
+#pragma unroll
+            for (int n = 0; n < NT; n++) {
+#pragma unroll
+                for (int e = 2 * i; e < 2 * i + 2; e++) {
+                    float y = x[mt][n][e] * scale;
+                    if constexpr (CAPPED)
+                        y = tanh_exact(y) * ((float)p.soft_cap * LOG2E);
+                    if constexpr (ALIBI)
+                        y += slope * (float)(key + n * 8 + e % 2 - position);
+                    x[mt][n][e] = y;
+                }
+            }
+        }
+    }
+}
+
+/* Keys that a row does not see get −infinity. */
+void mask(const params &p, const work &w, int32_t first, const row_facts (&facts)[ROWS],
+          float (&x)[MT][NT][4]) {
+    const int32_t key = first + (int32_t)threadIdx.x % 4 * 2;
+#pragma unroll
+    for (int mt = 0; mt < MT; mt++) {
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            const sight seen = facts[row_of(mt, i)].seen;
+            const int32_t token = SPECIAL ? query_token(p, w, row_of(mt, i)) : 0;
+#pragma unroll
+            for (int n = 0; n < NT; n++) {
+#pragma unroll
+                for (int e = 2 * i; e < 2 * i + 2; e++) {
+                    const int32_t at = key + n * 8 + e % 2;
+                    bool visible = at >= seen.low && at < seen.high;
+                    if constexpr (SPECIAL)
+                        visible = visible && in_mask(p, w, token, at);
+                    if (!visible)
+                        x[mt][n][e] = -INFINITE;
+                }
+            }
+        }
+    }
+}
+
+/* Turns logits into weights and brings the state to the new maximum. */
+void soften(rows_state &r, const row_facts (&facts)[ROWS], float (&x)[MT][NT][4]) {
+#pragma unroll
+    for (int mt = 0; mt < MT; mt++) {
+        float top[2], base[2], weight[2], scale[2];
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            scale[i] = BENT ? 1.0f : size_of(facts, row_of(mt, i));
+            top[i] = x[mt][0][2 * i];
+#pragma unroll
+            for (int n = 0; n < NT; n++)
+                top[i] = fmaxf(top[i], fmaxf(x[mt][n][2 * i], x[mt][n][2 * i + 1]));
+            top[i] = fmaxf(top[i], __shfl_xor_sync(0xffffffffu, top[i], 1));
+            top[i] = fmaxf(top[i], __shfl_xor_sync(0xffffffffu, top[i], 2));
+            top[i] = fmaxf(r.m[mt][i], top[i] * scale[i]);
+            base[i] = top[i] == -INFINITE ? 0.0f : top[i];
+            weight[i] = exp2_fast(r.m[mt][i] - base[i]);
+        }
+        /* Most tiles do not raise the maximum. */
+        if (__any_sync(0xffffffffu, top[0] != r.m[mt][0] || top[1] != r.m[mt][1])) {
+            r.l[mt][0] *= weight[0];
+            r.l[mt][1] *= weight[1];
+            r.m[mt][0] = top[0];
+            r.m[mt][1] = top[1];
+#pragma unroll
+            for (int n = 0; n < DV / 8; n++) {
+#pragma unroll
+                for (int e = 0; e < 4; e++)
+                    r.o[mt][n][e] *= weight[e / 2];
+            }
+        }
+#pragma unroll
+        for (int n = 0; n < NT; n++) {
+#pragma unroll
+            for (int e = 0; e < 4; e++) {
+                x[mt][n][e] = exp2_fast(fmaf(x[mt][n][e], scale[e / 2], -base[e / 2]));
+                r.l[mt][e / 2] += x[mt][n][e];
+            }
+        }
+    }
+}
+
+void add_values(rows_state &r, const float (&x)[MT][NT][4], const unsigned char *v) {
+    const int own = SHARED_ROWS ? threadIdx.x / 32 * 16 : 0;
+#pragma unroll
+    for (int n = 0; n < NT; n += 2) {
+        uint32_t a[MT][4];
+#pragma unroll
+        for (int mt = 0; mt < MT; mt++) {
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                a[mt][i] = floats_to_halves<half>(x[mt][n + i / 2][i % 2 * 2],
+                                                  x[mt][n + i / 2][i % 2 * 2 + 1]);
+        }
+#pragma unroll
+        for (int d = 0; d < DV; d += 16) {
+            uint32_t b[4];
+            v_operand(b, v, own + n * 8, d);
+#pragma unroll
+            for (int mt = 0; mt < MT; mt++) {
+                mma_16x8x16<half>(r.o[mt][d / 8], a[mt], b[0], b[1]);
+                mma_16x8x16<half>(r.o[mt][d / 8 + 1], a[mt], b[2], b[3]);
+            }
+        }
+    }
+}
+
+/* All of it for the tile of keys from `first` on. */
+void compute_tile(const params &p, const work &w, int32_t rows, int32_t first,
+                  const row_facts (&facts)[ROWS], rows_state &r, const unsigned char *q,
+                  const unsigned char *k, const unsigned char *v) {
+    float x[MT][NT][4];
+    products(q, k, x);
+    turn_signs(facts, x);
+    const int32_t own = first + (SHARED_ROWS ? (int32_t)threadIdx.x / 32 * 16 : 0);
+    if constexpr (BENT)
+        bend(p, w, own, facts, x);
+    if (!open_tile(p, w, first, rows))
+        mask(p, w, own, facts, x);
+    soften(r, facts, x);
+    add_values(r, x, v);
+}
+
+#endif

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Layer norm and its relatives on the GPU (norm_internal.h has the formula). A group of THREADS
+// neighbours holds a whole row in registers, PER chunks each, so that the mean and the variance
+// around it cost no further read; bytes are the limit. Rows too long for registers (PER 0) are read
+// three times, the last two mostly from L2.
+//
+// Which thread holds which element depends on d and the dtypes alone: a row gives the same bits in
+// any batch.
+
+#include "cuda/device/base.cuh"
+#include "cuda/device/load.cuh"
+#include "cuda/device/math.cuh"
+#include "cuda/device/walk.cuh"
+#include "ops/norm/norm_internal.h"
+#include "ops/norm/row_chunks.cuh"
+
+#if !defined(SPEC_INPUT) || !defined(SPEC_OUT) || !defined(SPEC_FLAGS) || !defined(SPEC_VEC) ||    \
+    !defined(SPEC_THREADS) || !defined(SPEC_PER) || !defined(SPEC_ROWS)
+#error "INPUT OUT: dtype bits; FLAGS; VEC THREADS PER ROWS: the layout"
+#endif
+constexpr int64_t INPUT = SPEC_INPUT;
+constexpr int64_t OUT = SPEC_OUT; /* INPUT or fp8 */
+constexpr int FLAGS = SPEC_FLAGS;
+constexpr bool FUSED = FLAGS & BOLIDE__LAYERNORM_FUSED;
+constexpr bool RESIDUAL = FLAGS & BOLIDE__LAYERNORM_RESIDUAL;
+constexpr bool GATE = FLAGS & BOLIDE__LAYERNORM_GATE;
+constexpr bool MODULATED = FLAGS & BOLIDE__LAYERNORM_MODULATED;
+constexpr int VEC = SPEC_VEC;         /* elements a load: a power of two that divides d */
+constexpr int THREADS = SPEC_THREADS; /* of a row: 8, 16 or a multiple of 32 up to 1024 */
+constexpr int PER = SPEC_PER;         /* chunks a thread: 1, 2, 4; 0: read again */
+constexpr int ROWS = SPEC_ROWS;       /* of a block: 1, 4, 8, 16 */
+constexpr int BLOCK = THREADS * ROWS;
+static_assert(BLOCK <= 1024 && BLOCK % 32 == 0, "whole warps");
+
+using input_t = element<INPUT>::type;
+using out_t = element<OUT>::type;
+constexpr int CHUNK = 16 / (int)sizeof(input_t);
+static_assert(VEC >= 1 && CHUNK % VEC == 0, "whole loads");
+
+/* One row. */
+struct row {
+    const input_t *input, *residual, *gate, *scale, *shift;
+    input_t *residual_out;
+    out_t *out;
+    int64_t d; /* 0 where there is no row: nothing is read or written */
+};
+
+template <class T> T *start(const bolide__rows &t, int64_t r, int64_t h) {
+    return static_cast<T *>(t.data) + row_offset(t, r, h);
+}
+
+row row_at(const bolide__layernorm_params &p, int64_t number) {
+    const bool there = number < p.rows;
+    const int64_t r = there ? number : 0;
+    row x = {};
+    x.d = there ? p.d : 0;
+    x.input = start<const input_t>(p.input, r, p.h);
+    x.out = start<out_t>(p.out, r, p.h);
+    if constexpr (RESIDUAL)
+        x.residual = start<const input_t>(p.residual, r, p.h);
+    if constexpr (GATE)
+        x.gate = start<const input_t>(p.gate, r, p.h);
+    if constexpr (MODULATED) {
+        x.scale = start<const input_t>(p.scale, r, p.h);
+        x.shift = start<const input_t>(p.shift, r, p.h);
+    }
+    if constexpr (FUSED)
+        x.residual_out = start<input_t>(p.residual_out, r, p.h);
+    return x;
+}
+
+void read(const input_t *from, int64_t i, int64_t d, float (&to)[CHUNK]) {
+    unpack(read_chunk<CHUNK, VEC, true>(from, i, d), to);
+}
+
+/* Of a vector that all rows share. */
+void read_shared(const float *from, int64_t i, int64_t d, float (&to)[CHUNK]) {
+    unpack(read_chunk<CHUNK, VEC, false>(from, i, d), to);
+}
+
+template <int FLAG> void add_bias(const float *bias, int64_t i, int64_t d, float (&to)[CHUNK]) {
+    if constexpr (FLAGS & FLAG) {
+        float b[CHUNK];
+        read_shared(bias, i, d, b);
+#pragma unroll
+        for (int k = 0; k < CHUNK; k++)
+            to[k] += b[k];
+    }
+}
+
+/* Chunk i of what is normalised. */
+void sum_of(const bolide__layernorm_params &p, const row &r, int64_t i, float in_scale,
+            float (&x)[CHUNK]) {
+    read(r.input, i, r.d, x);
+    if constexpr (FUSED) {
+        float gate[CHUNK], residual[CHUNK] = {};
+        if constexpr (GATE) {
+            read(r.gate, i, r.d, gate);
+            add_bias<BOLIDE__LAYERNORM_GATE_BIAS>(p.gate_bias, i, r.d, gate);
+        }
+        if constexpr (RESIDUAL)
+            read(r.residual, i, r.d, residual);
+#pragma unroll
+        for (int k = 0; k < CHUNK; k++) {
+            const float factor = GATE ? gate[k] * in_scale : in_scale;
+            x[k] = RESIDUAL ? fmaf(x[k], factor, residual[k]) : x[k] * factor;
+        }
+    }
+}
+
+/* Adds up x, or the squares of its distance from the mean. */
+template <bool SQUARES> float chunk_sum(const float (&x)[CHUNK], int64_t i, int64_t d, float mean) {
+    float part[2] = {};
+#pragma unroll
+    for (int k = 0; k < CHUNK; k++) {
+        const float y = i * CHUNK + k < d ? x[k] - mean : 0.0f;
+        part[k % 2] = SQUARES ? fmaf(y, y, part[k % 2]) : part[k % 2] + y;
+    }
+    return part[0] + part[1];
+}
+
+void finish(const bolide__layernorm_params &p, const row &r, int64_t i, float mean, float inverse,
+            float out_scale, float (&x)[CHUNK]) {
+    if constexpr (FUSED)
+        write_chunk<CHUNK, VEC>(r.residual_out, i, r.d, pack_floats<input_t>(x));
+    float factor[CHUNK], term[CHUNK];
+    if constexpr (MODULATED) {
+        read(r.scale, i, r.d, factor);
+        read(r.shift, i, r.d, term);
+        add_bias<BOLIDE__LAYERNORM_SCALE_BIAS>(p.scale_bias, i, r.d, factor);
+        add_bias<BOLIDE__LAYERNORM_SHIFT_BIAS>(p.shift_bias, i, r.d, term);
+#pragma unroll
+        for (int k = 0; k < CHUNK; k++)
+            factor[k] += 1.0f;
+    } else {
+        read_shared(p.gamma, i, r.d, factor);
+        read_shared(p.beta, i, r.d, term);
+    }
+#pragma unroll
+    for (int k = 0; k < CHUNK; k++)
+        x[k] = fmaf((x[k] - mean) * inverse, factor[k], term[k]) * out_scale;
+    write_chunk<CHUNK, VEC>(r.out, i, r.d, pack_floats<out_t>(x));
+}
+
+extern "C" __global__ void __launch_bounds__(BLOCK)
+    bolide_layernorm(const __grid_constant__ bolide__layernorm_params p) {
+    __shared__ float scratch[2][BLOCK / 32];
+    release_next_kernel();
+    const int thread = threadIdx.x % THREADS;
+    const row r = row_at(p, (int64_t)blockIdx.x * ROWS + threadIdx.x / THREADS);
+    const float d = (float)p.d;
+    wait_for_previous_kernel();
+    const float in_scale = p.in_scale.tensor ? *p.in_scale.tensor : p.in_scale.number;
+    const float out_scale = 1.0f / (p.out_scale.tensor ? *p.out_scale.tensor : p.out_scale.number);
+
+    constexpr int N = larger(PER, 1);
+    const int64_t chunks = PER > 0 ? 0 : ceil_div(r.d, CHUNK);
+    float x[N][CHUNK], sum = 0, squares = 0;
+    if constexpr (PER > 0) {
+#pragma unroll
+        for (int k = 0; k < N; k++)
+            sum_of(p, r, thread + k * THREADS, in_scale, x[k]);
+#pragma unroll
+        for (int k = 0; k < N; k++)
+            sum += chunk_sum<false>(x[k], thread + k * THREADS, r.d, 0.0f);
+    }
+    for (int64_t i = thread; i < chunks; i += THREADS) {
+        sum_of(p, r, i, in_scale, x[0]);
+        sum += chunk_sum<false>(x[0], i, r.d, 0.0f);
+    }
+    const float mean = row_sum<THREADS>(sum, scratch[0]) / d;
+    if constexpr (PER > 0) {
+#pragma unroll
+        for (int k = 0; k < N; k++)
+            squares += chunk_sum<true>(x[k], thread + k * THREADS, r.d, mean);
+    }
+    for (int64_t i = thread; i < chunks; i += THREADS) {
+        sum_of(p, r, i, in_scale, x[0]);
+        squares += chunk_sum<true>(x[0], i, r.d, mean);
+    }
+    const float variance = row_sum<THREADS>(squares, scratch[1]) / d;
+    const float inverse = 1.0f / sqrtf(variance + p.eps);
+    if constexpr (PER > 0) {
+#pragma unroll
+        for (int k = 0; k < N; k++)
+            finish(p, r, thread + k * THREADS, mean, inverse, out_scale, x[k]);
+    }
+    for (int64_t i = thread; i < chunks; i += THREADS) {
+        sum_of(p, r, i, in_scale, x[0]);
+        finish(p, r, i, mean, inverse, out_scale, x[0]);
+    }
+}
