@@ -78,8 +78,8 @@ __forceinline__ int find_in_vector(const row_view &r, int j, float least, mass_u
  * exceeds goal; -1 if it does not. The same in all lanes. */
 __forceinline__ int find_mass(const row_view &r, float least, mass_unit u, uint64_t sum,
                               uint64_t goal) {
-    /* First the vector, four groups of 32 at a time, whose sums do not wait for each other. */
-    constexpr int N = 4;
+    /* First the vector, groups of 32 whose sums do not wait for each other. */
+    constexpr int N = LOGITS ? 1 : 2;
     const int lane = lane_of_warp();
     for (int begin = r.first; begin < r.last; begin += 32 * N) {
         uint64_t upto[N];
@@ -132,14 +132,38 @@ __forceinline__ int first_of_row(const row_view &r, exchange &e, float least) {
 }
 
 /* Draws from the masses of values >= least, of which this warp has `own` and others p: done(id) is
- * called by one thread of the cluster, unless there is no mass. */
+ * called by one thread of the cluster, unless there is no mass. The stretch that holds the goal is
+ * shared out among the warps of its block. */
 template <class F>
-__forceinline__ void draw(const row_view &r, const place &p, float least, mass_unit u, uint64_t own,
-                          uint64_t uniform, F done) {
+__forceinline__ void draw(const row_view &r, exchange &e, const place &p, float least, mass_unit u,
+                          uint64_t own, uint64_t uniform, F done) {
     const uint64_t goal = __umul64hi(uniform << 11, p.total);
-    if (p.total > 0 && p.before <= goal && p.before + own > goal) {
-        const int id = find_mass(r, least, u, p.before, goal);
-        if (lane_of_warp() == 0)
+    const int lane = lane_of_warp(), warp = warp_of_block();
+    boards *board = e.shared;
+    if (threadIdx.x == 0)
+        board->hit = -1;
+    __syncthreads();
+    if (lane == 0 && p.total > 0 && p.before <= goal && p.before + own > goal) {
+        board->hit = warp;
+        board->before = p.before;
+    }
+    __syncthreads();
+    if (board->hit < 0)
+        return;
+    const shares s = shares_of(r.end);
+    const int begin = smaller(s.first + s.stretch * board->hit, s.last);
+    const int end = smaller(begin + s.stretch, s.last), a_warp = (s.stretch + WARPS - 1) / WARPS;
+    row_view part = r;
+    part.first = smaller(begin + a_warp * warp, end);
+    part.last = smaller(part.first + a_warp, end);
+    const uint64_t sum = sum_row(part, least, u);
+    if (lane == 0)
+        board->part[warp] = sum;
+    __syncthreads();
+    const uint64_t before = board->before + warp_total(lane < warp ? board->part[lane % WARPS] : 0);
+    if (before <= goal && before + sum > goal) {
+        const int id = find_mass(part, least, u, before, goal);
+        if (lane == 0)
             done(id);
     }
 }

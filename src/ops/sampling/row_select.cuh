@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Selection on a row_view: the largest value t for which the values >= t are at least so many, or
-// have at least so much mass. Exact, without rejection, in a fixed number of passes:
+// have at least so much mass. Exact, without rejection, and memory is read once as a rule:
 //
-//   1 guess    every fourth element goes into 1,024 bins, from which a narrow range follows that
-//              holds t but for bad luck
+//   1 guess    4 vectors a lane, spread over the row, go into 4,096 bins by their leading bits, from
+//              which a narrow range follows that holds t but for bad luck
 //   2 gather   one pass adds up what lies above the range and sets aside what lies in it
 //   3 descend  every block gets what all have set aside and finds t by radix: 2,048 bins a step,
 //              each with the exact sum of its values
@@ -19,65 +19,131 @@
 
 #include "ops/sampling/row_view.cuh"
 
-constexpr int BINS = BOLIDE__ROW_BINS, POOL = BOLIDE__ROW_POOL;
-constexpr int GUESS_BINS = 2 * THREADS, OWN_POOL = POOL / WARPS, SLOTS = POOL / CLUSTER;
+static_assert(LOGITS || !CACHED, "a selection reads memory again where it must");
+
+constexpr bool SMALL = ARCH < 80;
+/* Columns are set aside beside values, which then stay until they are written. */
+constexpr bool INDEXED = RANKED && !SMALL;
+constexpr int BINS = BOLIDE__ROW_BINS, GUESS_BINS = 4096, GUESS_WORDS = GUESS_BINS / 2;
+constexpr int OWN_POOL = SMALL ? 256 : INDEXED ? 448 : 512;
+constexpr int POOL = SMALL ? 4096 : 8192, SLOTS = POOL / CLUSTER;
+/* Vectors that a lane looks at for a guess. */
+constexpr int SAMPLE = 4;
+/* Vectors that a lane has under way as a row is read. */
+constexpr int GATHER = LOGITS ? 2 : 4;
 /* Up to so many values in a row, or kept so far, everything is set aside. */
 constexpr int FEW = 3840, FEW_KEPT = 2048;
 constexpr float LEAST_PROB = __builtin_bit_cast(float, 1u);
-static_assert(BINS == 4 * THREADS && GUESS_BINS <= BINS && POOL == 2 * BINS, "four bins a thread");
+constexpr float NAN_VALUE = __builtin_bit_cast(float, 0x7fc00000);
+static_assert(BINS == 4 * THREADS && GUESS_BINS == 8 * THREADS, "bins a thread");
 
-/* Shared memory of a selection, behind the cache: 32 KB. */
-struct alignas(16) select_room {
+/* 64-bit sums, in two words that carry. */
+struct fine_bins {
+    uint32_t low[BINS], high[BINS];
+};
+
+/* Counts of a sample: of this block, two in a word; of all blocks in its share of the bins, as they
+ * push them; of all blocks and bins. */
+struct coarse_bins {
+    uint32_t own[GUESS_WORDS];
+    uint32_t inbox[CLUSTER > 1 ? GUESS_WORDS : 4], sum[CLUSTER > 1 ? GUESS_BINS : 4];
+};
+
+/* Shared memory of a selection. Members of unions have names, for NVRTC 12.4 finds no members of a
+ * struct without one. */
+template <bool TWO> struct select_memory;
+
+template <> struct alignas(16) select_memory<false> {
     union {
-        struct {
-            uint32_t low[BINS], high[BINS]; /* 64-bit sums, in two words that carry */
-        } fine; /* named, for NVRTC 12.4 finds no members of a struct without a name in a union */
+        fine_bins fine;
+        coarse_bins coarse;
         float own[WARPS][OWN_POOL]; /* what each warp has set aside */
-        struct {
-            uint32_t guess[GUESS_BINS];                           /* of this block */
-            uint32_t part[GUESS_BINS / CLUSTER], sum[GUESS_BINS]; /* of all: some bins, all bins */
-        } coarse;
     };
     float pool[CLUSTER][SLOTS]; /* what all have set aside, pushed by each */
 };
 
+template <> struct alignas(16) select_memory<true> {
+    union {
+        coarse_bins coarse;
+        float own[WARPS][OWN_POOL];
+    };
+    int column[WARPS][OWN_POOL];
+    float pool[CLUSTER][SLOTS];
+    fine_bins fine;
+};
+
+using select_room = select_memory<INDEXED>;
+static_assert(sizeof(select_room) <= (SMALL     ? BOLIDE__ROW_ROOM_SMALL
+                                      : INDEXED ? BOLIDE__ROW_ROOM_INDEXED
+                                                : BOLIDE__ROW_ROOM),
+              "what the host asks for");
+
+template <class R> __forceinline__ int *columns_of(R *room, int warp) {
+    if constexpr (INDEXED)
+        return room->column[warp];
+    return nullptr;
+}
+
+/* ---- what is looked for ------------------------------------------------------------------- */
+
+/* The largest t such that the values >= t, none below floor, are at least `want` or have that mass;
+ * floor if there is none. A count is a mass, too: that of values of 1 in a unit of 1. */
+struct goal {
+    uint64_t want;
+    float floor;
+    mass_unit unit;
+    bool counted;
+    float total; /* of the row, about; for a mass */
+    bool few;    /* little is above floor, as it seems */
+    bool listed; /* the pool has all values from floor up */
+};
+
 struct select_state {
-    two_words head[CLUSTER]; /* weight above the range and values in the pool, pushed by each */
+    goal next;
+    /* Weight above the range; values in the pool below the row's largest; pushed by each. */
+    two_words head[CLUSTER];
     two_words tally[WARPS];
     uint64_t part[WARPS], above;
-    float mass_part[WARPS];
-    int bin, low_bin, high_bin;
+    float mass_part[WARPS], max_part[WARPS];
+    int bin, low_bin, top_bin;
     /* Of each warp: the weight above the range, its values in this block's part of the pool. */
     uint64_t own_above[WARPS];
     int count[WARPS], first[WARPS];
 };
 
-/* ---- descend ------------------------------------------------------------------------------ */
-
-template <bool MASS>
-__forceinline__ void put(select_room *room, uint32_t bin, float x, mass_unit u) {
-    if constexpr (MASS) {
-        const uint64_t m = mass_of(x, u);
-        const uint32_t low = (uint32_t)m;
-        const uint32_t old = atomicAdd(&room->fine.low[bin], low);
-        const uint32_t high = (uint32_t)(m >> 32) + (old + low < old);
-        if (high)
-            atomicAdd(&room->fine.high[bin], high);
-    } else {
-        atomicAdd(&room->fine.low[bin], 1u);
-    }
+__forceinline__ mass_unit unit_of_counts() {
+    return {42, 0x1p-22f};
 }
 
-/* Sums of this thread's four bins, the highest first; of all blocks if WIDE. */
-template <bool WIDE> __forceinline__ void read_bins(select_room *room, uint64_t (&sum)[4]) {
-    const int at = BINS - 4 - 4 * (int)threadIdx.x;
+/* What a selection finds beside its result, and whether shared memory has been used before. */
+struct gathered {
+    float max;   /* of the row */
+    bool listed; /* the pool and the heads account for all values from the range up */
+    bool whole;  /* nothing lies above the range */
+    bool used;
+};
+
+/* ---- descend ------------------------------------------------------------------------------ */
+
+__forceinline__ void put(fine_bins *bins, uint32_t bin, uint64_t m) {
+    const uint32_t low = (uint32_t)m;
+    const uint32_t old = atomicAdd(&bins->low[bin], low);
+    const uint32_t high = (uint32_t)(m >> 32) + (old + low < old);
+    if (high)
+        atomicAdd(&bins->high[bin], high);
+}
+
+/* Sums of this thread's four bins, the highest first; of all blocks if `wide`. */
+__forceinline__ void read_bins(const fine_bins *bins, bool wide, uint64_t (&sum)[4]) {
+    const int at = BINS - 4 - 4 * (int)threadIdx.x, rank = cluster_rank<CLUSTER>();
     sum[0] = sum[1] = sum[2] = sum[3] = 0;
 #pragma unroll 1
-    for (int rank = 0; rank < (WIDE ? CLUSTER : 1); rank++) {
-        const two_words *l = reinterpret_cast<const two_words *>(&room->fine.low[at]);
-        const two_words *h = reinterpret_cast<const two_words *>(&room->fine.high[at]);
-        const two_words low = WIDE ? load_peer<CLUSTER>(l, rank) : *l;
-        const two_words high = WIDE ? load_peer<CLUSTER>(h, rank) : *h;
+    for (int i = 0; i < (wide ? CLUSTER : 1); i++) {
+        const int from = wide ? i : rank;
+        const two_words low =
+            load_peer<CLUSTER>(reinterpret_cast<const two_words *>(&bins->low[at]), from);
+        const two_words high =
+            load_peer<CLUSTER>(reinterpret_cast<const two_words *>(&bins->high[at]), from);
         sum[3] += (low.a & 0xffffffffu) + (high.a << 32);
         sum[2] += (low.a >> 32) + (high.a & 0xffffffff00000000u);
         sum[1] += (low.b & 0xffffffffu) + (high.b << 32);
@@ -112,38 +178,41 @@ __forceinline__ void find_bin(select_state *state, const uint64_t (&sum)[4], uin
     __syncthreads();
 }
 
+__forceinline__ void meet_blocks(bool wide) {
+    if (wide)
+        cluster_sync<CLUSTER>();
+    else
+        __syncthreads();
+}
+
 /* The largest key in [first, last] at which `above`, what lies over the range, plus the weights
- * from there up reaches want. each(f) calls f(x) for the values of this block. */
-template <bool MASS, bool WIDE, class E>
-__forceinline__ bool descend(select_room *room, select_state *state, E each, uint32_t first,
-                             uint32_t last, uint64_t above, uint64_t want, mass_unit u,
+ * from there up reaches q.want. each(f) calls f(x) for the values of this block, whose weights
+ * those of the other blocks come to if `wide`. */
+template <class E>
+__forceinline__ bool descend(fine_bins *bins, select_state *state, bool wide, E each,
+                             uint32_t first, uint32_t last, uint64_t above, const goal &q,
                              uint32_t &key) {
+#pragma unroll 1
     for (;;) {
         int shift = 0;
         while ((last >> shift) - (first >> shift) >= (uint32_t)BINS)
             shift++;
         const uint32_t base = first >> shift;
-        reinterpret_cast<uint4 *>(room->fine.low)[threadIdx.x] = uint4{0, 0, 0, 0};
-        reinterpret_cast<uint4 *>(room->fine.high)[threadIdx.x] = uint4{0, 0, 0, 0};
+        reinterpret_cast<uint4 *>(bins->low)[threadIdx.x] = uint4{0, 0, 0, 0};
+        reinterpret_cast<uint4 *>(bins->high)[threadIdx.x] = uint4{0, 0, 0, 0};
         __syncthreads();
         each([&](float x) {
             const uint32_t k = key_of(x);
             if (k >= first && k <= last)
-                put<MASS>(room, (k >> shift) - base, x, u);
+                put(bins, (k >> shift) - base, q.counted ? 1 : mass_of(x, q.unit));
         });
-        if constexpr (WIDE)
-            cluster_sync<CLUSTER>();
-        else
-            __syncthreads();
+        meet_blocks(wide);
         uint64_t sum[4];
-        read_bins<WIDE>(room, sum);
-        find_bin(state, sum, above, want);
+        read_bins(bins, wide, sum);
+        find_bin(state, sum, above, q.want);
         const int bin = state->bin;
         above = state->above;
-        if constexpr (WIDE)
-            cluster_sync<CLUSTER>();
-        else
-            __syncthreads();
+        meet_blocks(wide);
         if (bin < 0)
             return false;
         const uint32_t begin = (base + (uint32_t)bin) << shift;
@@ -159,233 +228,241 @@ __forceinline__ bool descend(select_room *room, select_state *state, E each, uin
 
 /* ---- guess -------------------------------------------------------------------------------- */
 
-/* Values that are set aside, both included; what is larger than high lies above. */
+/* Values that are set aside: from low up, below top or all if that is NaN. What is not below top
+ * lies above. */
 struct span {
-    float low, high;
+    float low, top;
 };
 
-/* Bins of a guess, from the largest value down: equal steps of the value for logits and scores, 32
- * to a power of two where values are masses. */
-template <bool LINEAR> struct guess_scale {
-    float max, step, inverse;
-
-    __forceinline__ int bin(float x) const {
-        if constexpr (LINEAR)
-            return smaller(larger((int)((max - x) * inverse), 0), GUESS_BINS - 1);
-        else
-            return (int)smaller((float_bits(max) - float_bits(x)) >> 18, (uint32_t)GUESS_BINS);
-    }
-    /* The least and the largest value of a bin, and one between; a linear bin may reach over the
-     * edge by rounding. */
-    __forceinline__ float least(int b) const {
-        if constexpr (LINEAR)
-            return max - (float)(b + 2) * step;
-        const uint32_t down = (uint32_t)(b + 1) << 18;
-        return down < float_bits(max) ? bits_float(float_bits(max) - down + 1) : 0.0f;
-    }
-    __forceinline__ float most(int b) const {
-        if constexpr (LINEAR)
-            return max - (float)(b - 1) * step;
-        const uint32_t down = (uint32_t)b << 18;
-        return down < float_bits(max) ? bits_float(float_bits(max) - down) : 0.0f;
-    }
-    __forceinline__ float middle(int b) const {
-        const uint32_t down = ((uint32_t)b << 18) + (1u << 17);
-        return down < float_bits(max) ? bits_float(float_bits(max) - down) : 0.0f;
-    }
-};
-
-/* Fills the bins and gives the share of the elements in them, 1 to so many. Neighbouring lanes look
- * at different places of their vectors, which lie in different banks. */
-template <class S>
-__forceinline__ int take_sample(const row_view &r, select_room *room, const S &scale, float floor) {
-    auto offer = [&](float x) {
-        if (x >= floor) {
-            const int b = scale.bin(x);
-            if (b < GUESS_BINS)
-                atomicAdd(&room->coarse.guess[b], 1u);
-        }
-    };
-    if (r.end - r.lead < 32768) {
-        walk<1>(r, [&](const float(&x)[4], int) {
-#pragma unroll
-            for (int i = 0; i < 4; i++)
-                offer(x[i]);
-        });
-        return 1;
-    }
-#pragma unroll 4
-    for (int j = r.first + lane_of_warp(); j < r.last; j += 32) {
-        const int at = j - r.block_first;
-        const int place = 4 * at + (at >> 3 & 3);
-        offer(CACHED ? r.cache[place] : element_at(r, 4 * r.block_first + place));
-    }
-    return 4;
+/* Bins by the leading bits: 32 to a power of two where values are not negative, else 8. */
+__forceinline__ int bin_of(float x, bool positive) {
+    return positive ? (int)smaller(float_bits(x) >> 18, (uint32_t)GUESS_BINS - 1)
+                    : (int)(key_of(x) >> 20);
 }
 
-/* Adds up the bins of all blocks: each block the same few bins of its peers, which it then pushes
- * to them. */
-__forceinline__ void add_bins(select_room *room) {
-    cluster_sync<CLUSTER>();
-    if constexpr (CLUSTER > 1) {
-        constexpr int VECTORS = GUESS_BINS / 4, OWN = VECTORS / CLUSTER;
-        const int peer = (int)threadIdx.x / OWN, at = (int)threadIdx.x % OWN;
-        const int first = cluster_rank<CLUSTER>() * OWN + at;
-        if (threadIdx.x < VECTORS) {
-            const two_words w =
-                load_peer<CLUSTER>(reinterpret_cast<two_words *>(room->coarse.guess) + first, peer);
-            atomicAdd(&room->coarse.part[4 * at], (uint32_t)w.a);
-            atomicAdd(&room->coarse.part[4 * at + 1], (uint32_t)(w.a >> 32));
-            atomicAdd(&room->coarse.part[4 * at + 2], (uint32_t)w.b);
-            atomicAdd(&room->coarse.part[4 * at + 3], (uint32_t)(w.b >> 32));
+/* The least value of a bin; NaN for some that no number is in. */
+__forceinline__ float edge_of(int bin, bool positive) {
+    return positive ? bits_float((uint32_t)bin << 18) : value_of((uint32_t)bin << 20);
+}
+
+/* Fills the bins of this block and gives the share of the elements in them, 1 to so many. L1 keeps
+ * what is read, which is all there is of a row that is spread over many blocks. */
+__forceinline__ float take_sample(const row_view &r, select_room *room, bool positive,
+                                  float floor) {
+    const int groups = (shares_of(r.end).stretch + 31) / 32;
+    batch<SAMPLE> sample;
+    sample.template read<false>(
+        r, [&](int n) { return r.first + 32 * (groups > SAMPLE ? n * groups / SAMPLE : n); });
+    reinterpret_cast<uint4 *>(room->coarse.own)[threadIdx.x] = uint4{0, 0, 0, 0};
+    __syncthreads();
+#pragma unroll
+    for (int n = 0; n < SAMPLE; n++) {
+        float x[4];
+        sample.unpack(r, n, x);
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            const int b = bin_of(x[i], positive);
+            if (x[i] >= floor)
+                atomicAdd(&room->coarse.own[b / 2], b % 2 ? 65536u : 1u);
         }
-        __syncthreads();
-        if (threadIdx.x < VECTORS)
-            store_peer<CLUSTER>(reinterpret_cast<two_words *>(room->coarse.sum) + first, peer,
-                                reinterpret_cast<two_words *>(room->coarse.part)[at]);
+    }
+    __syncthreads();
+    return groups > SAMPLE ? (float)groups / SAMPLE : 1.0f;
+}
+
+/* Adds up the bins of all blocks: each block some of them, which it then pushes to its peers. */
+__forceinline__ void share_bins(select_room *room) {
+    if constexpr (CLUSTER > 1) {
+        coarse_bins *bins = &room->coarse;
+        constexpr int OWN = GUESS_WORDS / CLUSTER; /* words that a block adds up */
+        static_assert(GUESS_WORDS == 4 * THREADS && OWN % 4 == 0, "16 bytes a thread");
+        const int at = 4 * (int)threadIdx.x, rank = cluster_rank<CLUSTER>();
+        store_peer<CLUSTER>(reinterpret_cast<two_words *>(&bins->inbox[rank * OWN + at % OWN]),
+                            at / OWN, *reinterpret_cast<const two_words *>(&bins->own[at]));
+        cluster_sync<CLUSTER>();
+        for (int w = 2 * (int)threadIdx.x; w < OWN; w += 2 * THREADS) {
+            two_words sum = {0, 0};
+#pragma unroll
+            for (int from = 0; from < CLUSTER; from++) {
+                const uint32_t x = bins->inbox[from * OWN + w], y = bins->inbox[from * OWN + w + 1];
+                sum.a += (x & 0xffff) + ((uint64_t)(x >> 16) << 32);
+                sum.b += (y & 0xffff) + ((uint64_t)(y >> 16) << 32);
+            }
+            two_words *to = reinterpret_cast<two_words *>(&bins->sum[2 * (rank * OWN + w)]);
+#pragma unroll 1
+            for (int peer = 0; peer < CLUSTER; peer++)
+                store_peer<CLUSTER>(to, peer, sum);
+        }
         cluster_sync<CLUSTER>();
     }
 }
 
-/* Which bins hold the target: state->low_bin, and high_bin above which everything counts; 1,024
- * and -1 if the sample cannot tell. */
-template <bool MASS, class S>
-__forceinline__ void judge_sample(const select_room *room, select_state *state, const S &scale,
-                                  int share, float target) {
-    const bool here = threadIdx.x < GUESS_BINS / 4;
-    const uint32_t *bins = CLUSTER > 1 ? room->coarse.sum : room->coarse.guess;
-    uint32_t count[4] = {};
+/* Counts of eight bins, the lowest first. */
+__forceinline__ void read_counts(const coarse_bins &bins, int at, uint32_t (&count)[8]) {
+    if constexpr (CLUSTER > 1) {
+        const uint4 x = reinterpret_cast<const uint4 *>(bins.sum)[2 * at],
+                    y = reinterpret_cast<const uint4 *>(bins.sum)[2 * at + 1];
+        const uint32_t z[8] = {x.x, x.y, x.z, x.w, y.x, y.y, y.z, y.w};
 #pragma unroll
-    for (int i = 0; i < 4; i++)
-        count[i] = here ? bins[4 * threadIdx.x + i] : 0;
-    float weight[4], own = 0.0f;
+        for (int i = 0; i < 8; i++)
+            count[i] = z[i];
+    } else {
+        const uint4 x = reinterpret_cast<const uint4 *>(bins.own)[at];
+        const uint32_t z[4] = {x.x, x.y, x.z, x.w};
 #pragma unroll
-    for (int i = 0; i < 4; i++) {
-        weight[i] = (float)count[i] * (MASS ? scale.middle(4 * (int)threadIdx.x + i) : 1.0f);
+        for (int i = 0; i < 8; i++)
+            count[i] = i % 2 ? z[i / 2] >> 16 : z[i / 2] & 0xffff;
+    }
+}
+
+/* Which bins hold the target: state->low_bin, -1 for all, and top_bin, from which on all lies above;
+ * GUESS_BINS if the sample cannot tell, or need not as all of it has room. target: a count, or the
+ * mass that lies below. */
+__forceinline__ void judge_sample(const select_room *room, select_state *state, float share,
+                                  float target, bool counted) {
+    /* Counts add up from the top, masses from the bottom. */
+    constexpr float HALF_BIN = 1.0f + 1.0f / 64;
+    const int at = counted ? THREADS - 1 - (int)threadIdx.x : (int)threadIdx.x;
+    uint32_t count[8];
+    float weight[8], own = 0.0f;
+    read_counts(room->coarse, at, count);
+#pragma unroll
+    for (int i = 0; i < 8; i++) {
+        weight[i] = (float)count[i] * (counted ? 1.0f : edge_of(8 * at + i, true) * HALF_BIN);
         own += weight[i];
     }
     const float upto = warp_prefix(own);
     if (lane_of_warp() == 31)
         state->mass_part[warp_of_block()] = upto;
     if (threadIdx.x == 0) {
-        state->low_bin = GUESS_BINS;
-        state->high_bin = -1;
+        state->low_bin = -1;
+        state->top_bin = GUESS_BINS;
     }
     __syncthreads();
     const int lane = lane_of_warp();
-    const float part = lane < WARPS ? state->mass_part[lane] : 0.0f;
-    const float total = warp_total(part);
-    int low = GUESS_BINS, high = -1;
-    float sum = warp_total(lane < warp_of_block() ? part : 0.0f) + upto - own;
+    int low = -1, top = GUESS_BINS;
+    float sum = warp_total(lane < warp_of_block() ? state->mass_part[lane % WARPS] : 0.0f);
+    sum += upto - own;
+    const float wanted = target / share;
+    const float spread = share == 1.0f ? 0.0f : 3.0f * sqrtf(wanted) + 4.0f;
+    const bool roomy = (wanted + spread) * share <= POOL / 2;
+    if (counted) {
 #pragma unroll
-    for (int i = 0; i < 4; i++) {
-        const int b = 4 * (int)threadIdx.x + i;
-        sum += weight[i];
-        bool under, over;
-        if constexpr (MASS) {
-            /* The mass below is what a sample knows well: no single value there is large. */
-            const float below = (float)share * fmaxf(total - sum, 0.0f);
-            const float slack =
-                3.0f * sqrtf((float)(share - 1) * scale.middle(b) * below) + 0.003f * below;
-            under = below + slack <= target;
-            over = below - slack > target;
-        } else {
-            const float wanted = target / (float)share;
-            const float slack = share == 1 ? 0.0f : 3.0f * sqrtf(wanted) + 4.0f;
-            under = sum >= wanted + slack;
-            over = sum < wanted - slack;
+        for (int i = 7; i >= 0; i--) {
+            sum += weight[i];
+            low = sum >= wanted + spread ? larger(low, 8 * at + i) : low;
+            top = !roomy && sum < wanted - spread ? 8 * at + i : top;
         }
-        low = here && under ? smaller(low, b) : low;
-        high = here && over ? b : high;
+    } else {
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+            /* The mass below is what a sample knows well: no single value there is large. */
+            const float edge = edge_of(8 * at + i, true), below = share * sum;
+            const float slack = 3.0f * sqrtf((share - 1.0f) * edge * below) + 0.003f * below;
+            low = below + slack <= target ? 8 * at + i : low;
+            top = below - slack > target ? smaller(top, 8 * at + i) : top;
+            sum += weight[i];
+        }
     }
     /* One atomic a warp: all on one address would wait for each other. */
 #pragma unroll
     for (int step = 16; step > 0; step /= 2) {
-        low = smaller(low, __shfl_xor_sync(0xffffffffu, low, step));
-        high = larger(high, __shfl_xor_sync(0xffffffffu, high, step));
+        low = larger(low, __shfl_xor_sync(0xffffffffu, low, step));
+        top = smaller(top, __shfl_xor_sync(0xffffffffu, top, step));
     }
     if (lane == 0) {
-        atomicMin(&state->low_bin, low);
-        atomicMax(&state->high_bin, high);
+        atomicMax(&state->low_bin, low);
+        atomicMin(&state->top_bin, top);
     }
     __syncthreads();
 }
 
-/* target: a count, or the mass that lies below. */
-template <bool MASS>
 __forceinline__ span guess(const row_view &r, select_room *room, select_state *state,
-                           const row_stats &s, float target, float floor) {
-    constexpr bool LINEAR = !MASS && (LOGITS || SCORES || RANKED);
-    guess_scale<LINEAR> scale = {s.max, 0.0f, 0.0f};
-    if constexpr (LINEAR) {
-        scale.step = (s.max - s.low) * (1.0f / (GUESS_BINS - 1));
-        scale.inverse = 1.0f / scale.step;
-        floor = fmaxf(floor, s.low);
-    }
-    for (int i = threadIdx.x; i < GUESS_BINS; i += THREADS)
-        room->coarse.guess[i] = 0;
-    if (threadIdx.x < GUESS_BINS / CLUSTER)
-        room->coarse.part[threadIdx.x] = 0;
-    __syncthreads();
-    const int share = take_sample(r, room, scale, floor);
-    add_bins(room);
-    judge_sample<MASS>(room, state, scale, share, target);
-    const int low = state->low_bin, high = state->high_bin;
-    /* Infinite values spoil a linear scale; then there is no guess. */
-    const float most = high < 0 ? INFINITE : scale.most(high + 1);
-    return {low < GUESS_BINS ? fmaxf(scale.least(low), floor) : floor,
-            is_nan(most) ? INFINITE : most};
+                           const goal &q) {
+    const bool positive = PROBS || !q.counted;
+    const float share = take_sample(r, room, positive, q.floor);
+    share_bins(room);
+    const double weight = (double)q.want * power_of_two(q.unit.exponent - 42);
+    judge_sample(room, state, share, q.counted ? (float)weight : q.total - (float)weight,
+                 q.counted);
+    const int low = state->low_bin, top = state->top_bin;
+    return {low < 0 ? q.floor : fmaxf(edge_of(low, positive), q.floor),
+            top == GUESS_BINS ? NAN_VALUE : edge_of(top, positive)};
 }
 
 /* ---- gather ------------------------------------------------------------------------------- */
 
-/* Sets aside the values of the span, and gives their number and the weight above them, both of
- * this warp. */
-template <bool MASS>
-__forceinline__ uint64_t gather(const row_view &r, select_room *room, span s, mass_unit u,
-                                int &count) {
-    float *own = room->own[warp_of_block()];
+/* What a warp finds. */
+struct harvest {
+    uint64_t above; /* weight above the range */
+    int count;      /* values in it, set aside as long as there is room */
+    float max;      /* of all; per lane */
+};
+
+/* Sets aside the values of the span, by column if their columns are kept. */
+__forceinline__ harvest gather(const row_view &r, select_room *room, span s, const goal &q) {
+    const int warp = warp_of_block();
+    float *own = room->own[warp];
+    int *columns = columns_of(room, warp);
     const uint32_t earlier = (1u << lane_of_warp()) - 1;
+    const bool bounded = !is_nan(s.top), counted = q.counted;
+    const mass_unit unit = q.unit;
     mass_sum sum;
-    uint32_t above = 0;
-    count = 0;
-    walk(r, [&](const float(&x)[4], int) {
+    harvest h = {0, 0, NONE};
+    walk_memory<GATHER, true>(r, [&](const float(&x)[4], int j) {
         bool in[4];
-        float over[4];
+        h.max = fmaxf(h.max, fmaxf(fmaxf(x[0], x[1]), fmaxf(x[2], x[3])));
 #pragma unroll
-        for (int i = 0; i < 4; i++) {
-            in[i] = x[i] >= s.low && x[i] <= s.high;
-            over[i] = x[i] > s.high ? x[i] : 0.0f;
-            if constexpr (!MASS)
-                above += x[i] > s.high;
+        for (int i = 0; i < 4; i++)
+            in[i] = x[i] >= s.low && !(x[i] >= s.top);
+        if (bounded) {
+            float over[4];
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                over[i] = x[i] >= s.top ? (counted ? 1.0f : x[i]) : 0.0f;
+            sum.add4(over, unit);
         }
-        if constexpr (MASS)
-            sum.add4(over, u);
         if (!__any_sync(0xffffffffu, in[0] || in[1] || in[2] || in[3]))
             return;
+        if constexpr (INDEXED) {
+            const int n = in[0] + in[1] + in[2] + in[3], upto = warp_prefix(n);
+            int slot = h.count + upto - n;
 #pragma unroll
-        for (int i = 0; i < 4; i++) {
-            const uint32_t lanes = __ballot_sync(0xffffffffu, in[i]);
-            const int slot = count + __popc(lanes & earlier);
-            if (in[i] && slot < OWN_POOL)
-                own[slot] = x[i];
-            count += __popc(lanes);
+            for (int i = 0; i < 4; i++) {
+                if (in[i] && slot < OWN_POOL) {
+                    own[slot] = x[i];
+                    columns[slot] = 4 * j + i - r.lead;
+                }
+                slot += in[i];
+            }
+            h.count += __shfl_sync(0xffffffffu, upto, 31);
+        } else {
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                const uint32_t lanes = __ballot_sync(0xffffffffu, in[i]);
+                const int slot = h.count + __popc(lanes & earlier);
+                if (in[i] && slot < OWN_POOL)
+                    own[slot] = x[i];
+                h.count += __popc(lanes);
+            }
         }
     });
     sum.carry();
-    return MASS ? warp_total(sum.total) : warp_total(above);
+    h.above = warp_total(sum.total);
+    return h;
 }
 
 /* ---- what all have set aside -------------------------------------------------------------- */
 
-/* Pushes this warp's values and weight to all blocks. Gives whether all fit, and with them the
- * weight above the range. */
-__forceinline__ bool share_gathered(select_room *room, select_state *state, uint64_t own_above,
-                                    int count, uint64_t &above) {
+/* Pushes this warp's values and weight to all blocks. Whether all fit shows in g.listed. */
+__forceinline__ void share_gathered(select_room *room, select_state *state, const harvest &h,
+                                    gathered &g) {
     const int lane = lane_of_warp(), warp = warp_of_block(), rank = cluster_rank<CLUSTER>();
+    const float own_max = lanes_max<32>(h.max);
     if (lane == 0) {
-        state->own_above[warp] = own_above;
-        state->count[warp] = count <= OWN_POOL ? count : 2 * POOL;
+        state->own_above[warp] = h.above;
+        state->count[warp] = h.count <= OWN_POOL ? h.count : 2 * POOL;
+        state->max_part[warp] = own_max;
     }
     __syncthreads();
     const int counts = lane < WARPS ? state->count[lane] : 0;
@@ -395,42 +472,43 @@ __forceinline__ bool share_gathered(select_room *room, select_state *state, uint
         state->first[warp] = first;
 #pragma unroll 1
     for (int peer = 0; fits && peer < CLUSTER; peer++)
-        for (int i = lane; i < count; i += 32)
+        for (int i = lane; i < h.count; i += 32)
             store_peer<CLUSTER>(&room->pool[rank][first + i], peer, room->own[warp][i]);
     const uint64_t block_above = warp_total(lane < WARPS ? state->own_above[lane] : 0);
+    const float block_max = lanes_max<32>(lane < WARPS ? state->max_part[lane] : NONE);
     if (warp == 0 && lane < CLUSTER)
         store_peer<CLUSTER>(&state->head[rank], lane,
-                            {block_above, (uint64_t)(fits ? all : 2 * POOL)});
+                            {block_above, (uint64_t)float_bits(block_max) << 32 |
+                                              (uint32_t)(fits ? all : 2 * POOL)});
     cluster_sync<CLUSTER>();
-    const two_words head = lane < CLUSTER ? state->head[lane] : two_words{0, 0};
-    above = warp_total(head.a);
-    return warp_total((int)head.b) <= POOL;
+    const two_words head = lane < CLUSTER ? state->head[lane]
+                                          : two_words{0, (uint64_t)float_bits(NONE) << 32};
+    g.whole = !__any_sync(0xffffffffu, head.a != 0);
+    g.max = lanes_max<32>(upper(head.b));
+    g.listed = warp_total((int)(uint32_t)head.b) <= POOL;
+}
+
+/* The weight above the range. */
+__forceinline__ uint64_t above_pool(const select_state *state) {
+    return warp_total(lane_of_warp() < CLUSTER ? state->head[lane_of_warp() % CLUSTER].a : 0);
 }
 
 /* f(x, block) for the values of the pool, one thread each. */
 template <class F>
-__forceinline__ void each_listed(const select_room *room, const select_state *state, F f) {
+__forceinline__ void each_listed(select_room *room, const select_state *state, F f) {
+    const int last = CLUSTER > 1 ? POOL : (int)(uint32_t)state->head[0].b;
 #pragma unroll 1
-    for (int i = threadIdx.x; i < POOL; i += THREADS) {
+    for (int i = threadIdx.x; i < last; i += THREADS) {
         const int block = i / SLOTS, slot = i % SLOTS;
-        if (slot < (int)state->head[block].b)
+        if (slot < (int)(uint32_t)state->head[block].b)
             f(room->pool[block][slot], block);
     }
-}
-
-/* Largest listed value in [low, high] at which the weight reaches want, as descend. */
-template <bool MASS>
-__forceinline__ bool find_listed(select_room *room, select_state *state, float low, float high,
-                                 uint64_t above, uint64_t want, mass_unit u, uint32_t &key) {
-    return descend<MASS, false>(
-        room, state, [&](auto f) { each_listed(room, state, [&](float x, int) { f(x); }); },
-        key_of(low), key_of(high), above, want, u, key);
 }
 
 /* Adds up weigh(x) of the listed values, and `scale` times the weights above them: of the row, of
  * the warps before this one, of this warp. */
 template <class W>
-__forceinline__ place tally_listed(const select_room *room, select_state *state, uint64_t scale,
+__forceinline__ place tally_listed(select_room *room, select_state *state, uint64_t scale,
                                    uint64_t &own, W weigh) {
     const int lane = lane_of_warp(), warp = warp_of_block(), rank = cluster_rank<CLUSTER>();
     uint64_t all = 0, before = 0, mine = 0;
@@ -459,54 +537,63 @@ __forceinline__ place tally_listed(const select_room *room, select_state *state,
 
 /* ---- all together ------------------------------------------------------------------------- */
 
-/* The largest t such that the values >= t, none below floor, are at least `want` or have that mass.
- * floor if there is none. few: little is above floor, as it seems. listed: the pool and the heads
- * account for all values from the range up, over which lies the weight `above`. */
-template <bool MASS>
-__forceinline__ float select(const row_view &r, select_room *room, select_state *state,
-                             const row_stats &s, mass_unit u, uint64_t want, float floor, bool few,
-                             bool &listed, uint64_t &above) {
-    listed = false;
-    above = 0;
-    if (!(s.max >= floor))
-        return floor;
+/* Says what to look for next; it waits in shared memory while others need the registers. */
+__forceinline__ void aim(select_state *state, const goal &q) {
+    __syncthreads();
+    if (threadIdx.x == 0)
+        state->next = q;
+    __syncthreads();
+}
+
+/* Looks for what was aimed at. */
+__forceinline__ float select(const row_view &r, exchange &e, select_room *room,
+                             select_state *state, gathered &g) {
+    const goal &q = state->next;
     const bool is_short = r.end - r.lead <= FEW;
     uint32_t key = 0;
-    for (bool all = few || is_short;; all = false) {
-        span range = {floor, INFINITE};
-        /* What an earlier selection has set aside is not read any more. */
-        if (all) {
-            cluster_sync<CLUSTER>();
-        } else {
-            __syncthreads();
-            const double unit = MASS ? power_of_two(u.exponent - 42) : 1.0;
-            const float target = (float)((double)want * unit);
-            range = guess<MASS>(r, room, state, s, MASS ? s.total - target : target, floor);
+    /* A range that is narrow, one that is guessed, the whole row. */
+#pragma unroll 1
+    for (int turn = q.listed ? -1 : q.few || is_short ? 0 : 1; turn < 3; turn += is_short ? 2 : 1) {
+        span range = {q.floor, NAN_VALUE};
+        if (turn == 0 || turn == 1) {
+            /* What an earlier selection has set aside is not read any more. */
+            if (g.used)
+                cluster_sync<CLUSTER>();
+            e.wait();
+            g.used = true;
+            if (turn == 1)
+                range = guess(r, room, state, q);
+            share_gathered(room, state, gather(r, room, range, q), g);
+            if (!(g.max >= q.floor))
+                break;
         }
-        int count;
-        const uint64_t own_above = gather<MASS>(r, room, range, u, count);
-        listed = share_gathered(room, state, own_above, count, above);
-        const float high = fminf(range.high, s.max);
-        if (listed && above < want && range.low <= high) {
-            const bool found = find_listed<MASS>(room, state, range.low, high, above, want, u, key);
-            if (found || range.low <= floor)
-                return found ? value_of(key) : floor;
-        }
-        listed = false;
-        if (!all || is_short)
-            break;
-    }
-    const bool found = descend<MASS, true>(
-        room, state,
-        [&](auto f) {
-            walk<1>(r, [&](const float(&x)[4], int) {
+        const bool wide = turn == 2;
+        g.listed = !wide && g.listed;
+        const uint32_t first = key_of(range.low);
+        const uint32_t last = is_nan(range.top) ? key_of(g.max) : key_of(range.top) - 1;
+        const uint64_t above = wide || q.listed ? 0 : above_pool(state);
+        if ((!wide && !g.listed) || above >= q.want || first > last)
+            continue;
+        const bool found = descend(
+            &room->fine, state, wide,
+            [&](auto f) {
+                if (wide)
+                    walk_memory<1>(r, [&](const float(&x)[4], int) {
 #pragma unroll
-                for (int i = 0; i < 4; i++)
-                    f(x[i]);
-            });
-        },
-        key_of(floor), key_of(s.max), 0, want, u, key);
-    return found ? value_of(key) : floor;
+                        for (int i = 0; i < 4; i++)
+                            f(x[i]);
+                    });
+                else
+                    each_listed(room, state, [&](float x, int) { f(x); });
+            },
+            first, last, above, q, key);
+        if (found)
+            return value_of(key);
+        if (range.low <= q.floor)
+            return q.floor;
+    }
+    g.listed = false;
+    return q.floor;
 }
 
 /* want of a share of a mass, rounded up; more than there can be if it does not fit. */

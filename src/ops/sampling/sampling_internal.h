@@ -60,8 +60,11 @@ enum {
     BOLIDE__ROW_THREADS = 512, /* of a block */
     BOLIDE__ROW_BLOCKS = 16,   /* the most blocks of a row */
     BOLIDE__ROW_BINS = 2048,   /* of a radix step */
-    BOLIDE__ROW_POOL = 4096,   /* values that are set aside */
-    BOLIDE__ROW_ROOM = 32768   /* bytes of shared memory of a selection */
+    /* Bytes of shared memory of a selection: on chips before 8.0, on others, and on these where
+     * columns are set aside beside values. */
+    BOLIDE__ROW_ROOM_SMALL = 32768,
+    BOLIDE__ROW_ROOM = 65536,
+    BOLIDE__ROW_ROOM_INDEXED = 110592
 };
 
 /* What a GPU kernel takes the values of a row for. */

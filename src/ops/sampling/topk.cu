@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The k largest of a window of each row. The blocks of a cluster hold the window (row_view.cuh), so
-// memory is read once: select the k-th value (row_select.cuh), count what is larger or equal to it
-// warp by warp, and write both in the order of the columns, of the equal ones as many as are
-// missing. Sorting, where it is asked for, is bitonic: in shared memory up to 4,096 values, beyond
+// The k largest of a window of each row: select the k-th value (row_select.cuh), count what is larger
+// or equal to it warp by warp, and write both in the order of the columns, of the equal ones as many
+// as are missing. As a rule they are all set aside by then, and memory is read once. Sorting, where it is asked for, is bitonic: in shared memory up to 4,096 values, beyond
 // in the output itself.
 
 #include "ops/sampling/row_draw.cuh"
@@ -77,7 +76,7 @@ __forceinline__ two_flags compare(const row_view &r, float least, float x, int a
 /* This warp's values over least and equal to it, in the upper and the lower half. */
 __forceinline__ uint64_t count_row(const row_view &r, float least) {
     uint32_t over = 0, equal = 0;
-    walk(r, [&](const float(&x)[4], int j) {
+    walk_memory<2>(r, [&](const float(&x)[4], int j) {
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             const two_flags f = compare(r, least, x[i], 4 * j + i);
@@ -135,39 +134,66 @@ __forceinline__ float guessed_floor(const params &p, const output &o, exchange &
          }).all.a);
 }
 
+/* The same from what this warp has set aside, if that is all that is taken, and by column. */
+__forceinline__ void collect_listed(select_room *room, const select_state *state, const params &p,
+                                    const output &o, choice c, uint64_t before) {
+    const int lane = lane_of_warp(), warp = warp_of_block();
+    const uint32_t earlier = (1u << lane) - 1;
+    const int *columns = columns_of(room, warp);
+    uint32_t over = (uint32_t)(before >> 32), equal = (uint32_t)before;
+    for (int begin = 0; begin < state->count[warp]; begin += 32) {
+        const bool inside = begin + lane < state->count[warp];
+        const float x = inside ? room->own[warp][begin + lane] : NAN_VALUE;
+        const uint32_t overs = __ballot_sync(0xffffffffu, x > c.least);
+        const uint32_t equals = __ballot_sync(0xffffffffu, x == c.least);
+        const uint32_t rank = equal + __popc(equals & earlier);
+        const uint32_t taken = rank > c.skip ? smaller(rank - c.skip, c.take) : 0;
+        if (x > c.least || (x == c.least && rank >= c.skip && taken < c.take))
+            put_slot(p, o, over + __popc(overs & earlier) + taken, columns[begin + lane]);
+        over += __popc(overs);
+        equal += __popc(equals);
+    }
+}
+
 /* For a window of more than k columns. */
 __forceinline__ void take_largest(row_view &r, exchange &e, select_room *room, select_state *state,
                                   const params &p, const output &o, int64_t request) {
-    const row_stats s = read_row(r, e, p.k > 16 * PARTS);
     float floor = -INFINITE;
     if (p.pre_idx)
         floor = guessed_floor(p, o, e, request);
     float least = 0;
     place sum = {};
+    gathered g = {};
+    bool listed = false;
     /* Guessed columns may name one twice; then there are too few above them. Too few numbers: all
      * of them, then NaN. */
+#pragma unroll 1
     for (int turn = floor > -INFINITE ? 0 : 1; turn < 3; turn++) {
-        const float from = turn == 0 ? floor : -INFINITE;
-        bool listed = false;
-        uint64_t above, own;
-        least = bits_float(0x7fc00000u);
-        if (turn < 2)
-            least = select<false>(r, room, state, s, mass_unit{}, (uint64_t)p.k, from, turn == 0,
-                                  listed, above);
-        if (listed) {
+        least = NAN_VALUE;
+        listed = false;
+        if (turn < 2) {
+            aim(state, {(uint64_t)p.k, turn == 0 ? floor : -INFINITE, unit_of_counts(), true, 0.0f,
+                        turn == 0});
+            least = select(r, e, room, state, g);
+            listed = g.listed;
+        }
+        uint64_t own;
+        if (listed)
             sum = tally_listed(room, state, 1ull << 32, own, [&](float x) {
                 return x > least ? 1ull << 32 : (uint64_t)(x == least);
             });
-        } else {
+        else
             sum = add_up(e, count_row(r, least));
-        }
         if ((sum.total >> 32) + (sum.total & 0xffffffffu) >= (uint64_t)p.k)
             break;
     }
     choice c = {least, 0, (uint32_t)p.k - (uint32_t)(sum.total >> 32)};
     if (p.tie_break == BOLIDE__TIE_LARGE)
         c.skip = (uint32_t)sum.total - c.take;
-    collect(r, p, o, c, sum.before);
+    if (INDEXED && listed && g.whole)
+        collect_listed(room, state, p, o, c, sum.before);
+    else
+        collect(r, p, o, c, sum.before);
 }
 
 /* ---- sorting ------------------------------------------------------------------------------ */
@@ -270,7 +296,7 @@ __forceinline__ output open_output(const params &p, int64_t row, int64_t request
     return o;
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, CLUSTER < 16 ? 2 : 1)
+extern "C" __global__ void __launch_bounds__(THREADS, SMALL ? 1 : 2)
     bolide_topk(const __grid_constant__ params p) {
     extern __shared__ __align__(16) unsigned char memory[];
     __shared__ boards shown;
@@ -282,7 +308,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, CLUSTER < 16 ? 2 : 1)
     const int64_t request = p.next_n == 1 ? row : row / p.next_n;
     const output o = open_output(p, row, request);
     if (o.length > p.k) {
-        row_view r = open_row(o.input, nullptr, o.length, reinterpret_cast<float *>(room + 1));
+        row_view r = open_row(o.input, nullptr, o.length, nullptr);
+        prefetch_first(r);
         take_largest(r, board, room, &state, p, o, request);
     } else {
         for (int64_t i = cluster_rank<CLUSTER>() * THREADS + threadIdx.x; i < p.k;
