@@ -46,13 +46,13 @@ __forceinline__ void write_one_hot(const row_view &r, exchange &e, const params 
 }
 
 /* Makes masses of the logits in the cache and gives this warp's sum. */
-__forceinline__ uint64_t weigh_cache(const row_view &r, mass_unit u) {
+__forceinline__ uint64_t weigh_cache(const row_view &r, const weighing &w, mass_unit u) {
     mass_sum sum;
     walk(r, [&](const float(&x)[4], int j) {
         float y[4];
 #pragma unroll
         for (int i = 0; i < 4; i++)
-            y[i] = weight_of(r, x[i]);
+            y[i] = weight_of(w, x[i]);
         sum.add4(y, u);
         keep_vector(r, j, y);
     });
@@ -71,18 +71,16 @@ __forceinline__ void softmax(row_view &r, exchange &e, const params &p, int64_t 
     }
     const mass_unit u = unit_of(1.0f, r.end - r.lead);
     /* -inf times 0 would be NaN, and so would 0 times infinity. */
-    const float inverse = fmaxf(fminf(1.0f / t, LARGEST), bits_float(1));
+    const weighing w = {-INFINITE, max, fmaxf(fminf(1.0f / t, LARGEST), bits_float(1))};
     uint64_t own;
     if constexpr (CACHED) {
-        r.max = max;
-        r.inverse = inverse;
-        own = weigh_cache(r, u);
-        r.weighed = true;
+        own = weigh_cache(r, w, u);
     } else {
-        r.inverse = inverse;
-        weigh(r, max, -INFINITE);
+        r.weights = &w;
+        r.weighed = true;
         own = sum_row(r, 0.0f, u);
     }
+    r.weighed = true;
     const double sum = (double)add_up(e, own).total * power_of_two(u.exponent - 42);
     const float scale = (float)(1.0 / sum);
     write_row(r, p, row, [&](float x, int) { return x * scale; });

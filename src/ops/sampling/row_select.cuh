@@ -22,15 +22,16 @@
 static_assert(LOGITS || !CACHED, "a selection reads memory again where it must");
 
 constexpr bool SMALL = ARCH < 80;
-/* Columns are set aside beside values, which then stay until they are written. */
-constexpr bool INDEXED = RANKED && !SMALL;
+/* Columns are set aside beside values, which then stay until they are written, on chips that have
+ * more than 100 KB of shared memory. */
+constexpr bool INDEXED = RANKED && (ARCH == 80 || (ARCH >= 90 && ARCH < 120));
 constexpr int BINS = BOLIDE__ROW_BINS, GUESS_BINS = 4096, GUESS_WORDS = GUESS_BINS / 2;
 constexpr int OWN_POOL = SMALL ? 256 : INDEXED ? 448 : 512;
 constexpr int POOL = SMALL ? 4096 : 8192, SLOTS = POOL / CLUSTER;
 /* Vectors that a lane looks at for a guess. */
-constexpr int SAMPLE = 4;
+constexpr int SAMPLE = LOGITS ? 2 : 4;
 /* Vectors that a lane has under way as a row is read. */
-constexpr int GATHER = LOGITS ? 2 : 4;
+constexpr int GATHER = LOGITS || RANKED ? 2 : 4;
 /* Up to so many values in a row, or kept so far, everything is set aside. */
 constexpr int FEW = 3840, FEW_KEPT = 2048;
 constexpr float LEAST_PROB = __builtin_bit_cast(float, 1u);

@@ -50,6 +50,11 @@ constexpr float LARGEST = __builtin_bit_cast(float, 0x7f7fffff);
 using input_t = element<INPUT>::type;
 using raw_t = pack<input_t, 4>;
 
+/* How logits become masses: exp((x - max) * inverse) where x >= keep, else 0. */
+struct weighing {
+    float keep, max, inverse;
+};
+
 struct row_view {
     const input_t *base;  /* aligned to a vector; the row is [lead, end) of it */
     const input_t *minus; /* RESIDUAL: what is subtracted, in the same places */
@@ -57,9 +62,8 @@ struct row_view {
     int first, last; /* vectors of this warp */
     int block_first; /* first vector of this block, at the beginning of the cache */
     float *cache;
-    /* Once weighed, values below keep are 0, the others exp((x - max) * inverse): in the cache,
-     * which is rewritten, or as they are read. */
-    float keep, max, inverse;
+    /* Once weighed, values are masses: in the cache, which is rewritten, or as they are read. */
+    const weighing *weights;
     bool weighed;
 };
 
@@ -99,10 +103,11 @@ row_view open_row(const input_t *row, const input_t *minus, int64_t v, float *ca
     row_view r = {};
     r.lead = (int)((uintptr_t)row / sizeof(input_t) % 4);
     r.base = row - r.lead;
+    /* One number from here on, not the two that it is the sum of. */
+    asm volatile("" : "+l"(r.base));
     r.minus = minus ? minus - r.lead : nullptr;
     r.end = r.lead + (int)v;
     r.cache = cache;
-    r.inverse = 1.0f;
     const shares s = shares_of(r.end);
     r.block_first = s.first;
     r.first = smaller(s.first + s.stretch * warp_of_block(), s.last);
@@ -157,8 +162,8 @@ __forceinline__ float exp_down(float y) {
     return y < -86.0f ? 0.0f : e;
 }
 
-__forceinline__ float weight_of(const row_view &r, float x) {
-    return exp_down((x - r.max) * r.inverse);
+__forceinline__ float weight_of(const weighing &w, float x) {
+    return x >= w.keep ? exp_down((x - w.max) * w.inverse) : 0.0f;
 }
 
 /* N vectors of this lane; behind the last of the warp they are NONE. */
@@ -203,7 +208,7 @@ template <int N> struct batch {
                 x[i] = fmaxf(x[i] - clean(to_float(other[n].at[i])), 0.0f);
             if constexpr (LOGITS && !CACHED) {
                 if (r.weighed)
-                    x[i] = x[i] >= r.keep ? weight_of(r, x[i]) : 0.0f;
+                    x[i] = weight_of(*r.weights, x[i]);
             }
         }
     }
@@ -230,11 +235,19 @@ __forceinline__ void prefetch_first(const row_view &r) {
     prefetch(r, r.first, AHEAD);
 }
 
+/* The same row. Addresses in it are then computed where they are used, and not kept in registers
+ * through everything that comes before. */
+__forceinline__ row_view here(row_view r) {
+    asm volatile("" : "+l"(r.base));
+    return r;
+}
+
 /* Passes all vectors of this warp to f(x, j), from memory, N loads at a time; FAR: L2 fetches
  * ahead of them, for which prefetch_first has begun. All lanes call f equally often; behind the last
  * vector x is NONE. */
 template <int N, bool FAR = false, class F>
-__forceinline__ void walk_memory(const row_view &r, F f) {
+__forceinline__ void walk_memory(const row_view &row, F f) {
+    const row_view r = here(row);
     for (int begin = r.first; begin < r.last; begin += 32 * N) {
         batch<N> now;
         if (FAR)
@@ -257,7 +270,7 @@ __forceinline__ float element_at(const row_view &r, int at) {
     if constexpr (RESIDUAL)
         x = r.minus ? fmaxf(x - clean(to_float(r.minus[at])), 0.0f) : x;
     if constexpr (LOGITS)
-        x = !r.weighed ? x : x >= r.keep ? weight_of(r, x) : 0.0f;
+        x = r.weighed ? weight_of(*r.weights, x) : x;
     return x;
 }
 
@@ -317,6 +330,7 @@ template <class T> __forceinline__ T warp_prefix(T x) {
 struct boards {
     two_words warp[2][WARPS];    /* of this block */
     two_words block[2][CLUSTER]; /* of all, pushed by each */
+    int turn[WARPS];             /* which of them is next, each warp knows for itself */
     /* Of a draw in this block: whose stretch holds the goal, -1 if nobody's, and the masses before
      * it and of its parts. */
     int hit;
@@ -333,11 +347,13 @@ struct joined {
  * it, so nobody waits there for others. */
 struct exchange {
     boards *shared;
-    int turn;
     bool waited;
 
     __forceinline__ void open(boards *b) {
-        *this = {b, 0, false};
+        *this = {b, false};
+        if (lane_of_warp() == 0)
+            b->turn[warp_of_block()] = 0;
+        __syncwarp();
         cluster_arrive<CLUSTER>();
     }
 
@@ -350,9 +366,12 @@ struct exchange {
     /* Joins two words of each warp, the same in all its lanes; join is associative and does not
      * depend on the order. */
     template <class J> __forceinline__ joined meet(two_words mine, two_words none, J join) {
-        const int lane = lane_of_warp(), warp = warp_of_block();
-        if (lane == 0)
+        const int lane = lane_of_warp(), warp = warp_of_block(), turn = shared->turn[warp];
+        __syncwarp();
+        if (lane == 0) {
             shared->warp[turn][warp] = mine;
+            shared->turn[warp] = turn ^ 1;
+        }
         __syncthreads();
         const two_words own = lane < WARPS ? shared->warp[turn][lane] : none;
         joined j = {over_lanes(own, join), over_lanes(lane < warp ? own : none, join)};
@@ -366,7 +385,6 @@ struct exchange {
             j.all = over_lanes(peer, join);
             j.before = join(j.before, over_lanes(lane < rank ? peer : none, join));
         }
-        turn ^= 1;
         return j;
     }
 
@@ -479,18 +497,11 @@ struct mass_sum {
 /* Reads the row and gives its largest value, NONE if there is none. */
 __forceinline__ float read_row(const row_view &r, exchange &e) {
     float max = NONE;
-    walk_memory<RESIDUAL ? 2 : 4>(r, [&](const float(&x)[4], int j) {
+    walk_memory<CACHED && LOGITS ? 4 : 2>(r, [&](const float(&x)[4], int j) {
         keep_vector(r, j, x);
         max = fmaxf(max, fmaxf(fmaxf(x[0], x[1]), fmaxf(x[2], x[3])));
     });
     return join_max(e, lanes_max<32>(max));
-}
-
-/* From now on logits are read as masses: exp((x - max) * inverse) where x >= keep, else 0. */
-__forceinline__ void weigh(row_view &r, float max, float keep) {
-    r.max = max;
-    r.keep = keep;
-    r.weighed = true;
 }
 
 /* This warp's sum of the masses of values >= least. */

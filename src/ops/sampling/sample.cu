@@ -25,6 +25,7 @@ struct filters {
 };
 
 struct context {
+    weighing *weights; /* of what is kept, and of all */
     filters *saved;
     row_view row;
     exchange board;
@@ -63,12 +64,24 @@ __forceinline__ drawing sum_up(context &c, float least, mass_unit u, bool listed
     return {least, add_up(c.board, own), own};
 }
 
-/* From now on logits are masses, those that are listed and those that are read. */
+/* From now on logits are read as masses. */
+__forceinline__ void weigh(context &c, float keep) {
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        c.weights[0] = {keep, c.found.max, 1.0f};
+        c.weights[1] = {-INFINITE, c.found.max, 1.0f};
+    }
+    __syncthreads();
+    c.row.weights = c.weights;
+    c.row.weighed = true;
+}
+
+/* The same, and those that are listed are masses. */
 __forceinline__ void weigh_all(context &c, float keep, bool listed) {
-    weigh(c.row, c.found.max, keep);
+    weigh(c, keep);
     for (int i = threadIdx.x; listed && i < POOL; i += THREADS) {
         float *x = &c.room->pool[0][0] + i;
-        *x = *x >= keep ? weight_of(c.row, *x) : 0.0f;
+        *x = weight_of(c.weights[0], *x);
     }
     __syncthreads();
 }
@@ -76,7 +89,7 @@ __forceinline__ void weigh_all(context &c, float keep, bool listed) {
 /* The mass of the row, whatever is kept. */
 __forceinline__ uint64_t whole_mass(context &c, mass_unit u) {
     row_view all = c.row;
-    all.keep = -INFINITE;
+    all.weights = &c.weights[1];
     return add_up(c.board, sum_row(all, 0.0f, u)).total;
 }
 
@@ -113,12 +126,9 @@ __forceinline__ void first_filter(context &c, const params &p, int k, float top_
  * rest is a matter of that alone. */
 __forceinline__ drawing filter_row(context &c, const params &p, int k, float top_p, mass_unit &u) {
     if (k == 0 && (LOGITS || top_p >= 1.0f)) {
-        c.found.max = read_row(c.row, c.board);
-        if (c.found.max == NONE)
-            return {};
         u = unit_of(LOGITS ? 1.0f : c.found.max, (int)p.v);
         if (LOGITS)
-            weigh(c.row, c.found.max, -INFINITE);
+            weigh(c, -INFINITE);
         if (top_p >= 1.0f)
             return sum_up(c, LEAST_PROB, u, false);
     }
@@ -211,7 +221,7 @@ __forceinline__ drawing stream_row(context &c, const params &p, mass_unit &u) {
 /* Draws for output row `out`; the cluster acts as one. */
 __forceinline__ void sample(context &c, const params &p, int64_t out) {
     const int64_t from = p.indices ? id_at(p.indices, p.indices_dtype, out) : out;
-    const bool outside = from < 0 || from >= p.n;
+    bool outside = from < 0 || from >= p.n;
     drawing d = {};
     mass_unit u = {};
     c.row = open_row(static_cast<const input_t *>(p.input) + (outside ? 0 : from * p.input_n),
@@ -219,19 +229,21 @@ __forceinline__ void sample(context &c, const params &p, int64_t out) {
     c.found.max = NONE;
     prefetch_first(c.row);
     if constexpr (SELECT) {
+        c.board.wait();
         const float share = row_float(p.top_p, out), top_p = is_nan(share) ? 1.0f : share;
         const int64_t top_k = TOP_K ? row_int(p.top_k, out) : 0;
         /* 0: no limit. */
         const int k = top_k > 0 && top_k < p.v ? (int)top_k : 0;
+        /* What needs the largest value first. */
+        if (!MIN_P && !outside && (top_p <= 0.0f || (k == 0 && (LOGITS || top_p >= 1.0f)))) {
+            c.found.max = read_row(c.row, c.board);
+            outside = c.found.max == NONE;
+        }
         if (MIN_P && !outside) {
             d = filter_min(c, p, share > 0.0f ? fminf(share, 1.0f) : 0.0f, u);
         } else if (top_p <= 0.0f && !outside) {
-            c.found.max = read_row(c.row, c.board);
-            if (c.found.max != NONE) {
-                const int id = first_of_row(c.row, c.board, c.found.max);
-                put_alone(p, out, id, true);
-                return;
-            }
+            put_alone(p, out, first_of_row(c.row, c.board, c.found.max), true);
+            return;
         } else if (!outside) {
             d = filter_row(c, p, k, fminf(top_p, 1.0f), u);
         }
@@ -253,6 +265,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, SELECT && SMALL ? 1 : 2)
     __shared__ select_state state;
     context c = {};
     __shared__ filters saved;
+    __shared__ weighing weights[2];
+    c.weights = weights;
     c.saved = &saved;
     c.room = reinterpret_cast<select_room *>(memory);
     c.state = &state;

@@ -58,9 +58,11 @@ static layout selecting_layout(const bolide__call *call, int64_t rows, int64_t v
     while (blocks < most && v > 4096 * blocks &&
            (rows * blocks * 2 <= slots || slots / blocks * again > limits->l2_bytes * 3 / 4))
         blocks *= 2;
-    const int32_t room = limits->arch < 80 ? BOLIDE__ROW_ROOM_SMALL
-                         : indexed         ? BOLIDE__ROW_ROOM_INDEXED
-                                           : BOLIDE__ROW_ROOM;
+    /* As the kernels see it. */
+    const int large = limits->arch == 80 || (limits->arch >= 90 && limits->arch < 120);
+    const int32_t room = limits->arch < 80  ? BOLIDE__ROW_ROOM_SMALL
+                         : indexed && large ? BOLIDE__ROW_ROOM_INDEXED
+                                            : BOLIDE__ROW_ROOM;
     return (layout){blocks, 0, room};
 }
 
@@ -89,7 +91,7 @@ static bolide__spec spec_of(const char *source, const char *function, int64_t dt
     bolide__spec_add(&s, "INPUT", dtype);      /* 3 values for logits and scores */
     bolide__spec_add(&s, "KIND", kind);        /* follows from the operator */
     bolide__spec_add(&s, "CLUSTER", l.blocks); /* 1, 2, 4, 8, 16 */
-    bolide__spec_add(&s, "CACHED", l.cached);
+    bolide__spec_add(&s, "CACHED", l.cached);  /* for softmax and speculative sampling */
     return s;
 }
 

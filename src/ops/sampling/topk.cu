@@ -22,8 +22,7 @@ struct output {
     const input_t *input; /* of the window */
     int64_t row;
     int length;
-    const int32_t *pages; /* of its request; NULL: it has none */
-    int64_t first_page, offset;
+    int64_t offset; /* RAGGED */
 };
 
 /* ---- writing ------------------------------------------------------------------------------ */
@@ -32,10 +31,13 @@ __forceinline__ int64_t mapped(const params &p, const output &o, int64_t index) 
     if constexpr (FORM != BOLIDE__TOPK_PAGED)
         return index + o.offset;
     const int shift = __ffsll((long long)p.page_size) - 1;
-    const int64_t page = o.first_page + (index >> shift);
-    if (!o.pages || page < 0 || page >= p.pages || o.pages[page] < 0)
+    const int64_t request = p.row_to_batch ? p.row_to_batch[o.row] : o.row;
+    const int32_t *first = p.page_table_row_starts ? p.page_table_row_starts : p.row_starts;
+    const int64_t page = (first ? first[o.row] : 0) + (index >> shift);
+    if (request < 0 || request >= p.requests || page < 0 || page >= p.pages)
         return -1;
-    return ((int64_t)o.pages[page] << shift) + (index & (p.page_size - 1));
+    const int64_t base = p.page_table[request * p.page_table_n + page];
+    return base < 0 ? -1 : (base << shift) + (index & (p.page_size - 1));
 }
 
 /* index -1: there is nothing for this slot. */
@@ -91,26 +93,27 @@ __forceinline__ uint64_t count_row(const row_view &r, float least) {
 __forceinline__ void collect(const row_view &r, const params &p, const output &o, choice c,
                              uint64_t before) {
     uint32_t over_before = (uint32_t)(before >> 32), equal_before = (uint32_t)before;
-    walk<1>(r, [&](const float(&x)[4], int j) {
-        two_flags f[4];
-        uint32_t own = 0; /* over below, equal above */
+    walk_memory<1>(r, [&](const float(&x)[4], int j) {
+        uint32_t overs = 0, equals = 0; /* a bit each */
 #pragma unroll
         for (int i = 0; i < 4; i++) {
-            f[i] = compare(r, c.least, x[i], 4 * j + i);
-            own += (uint32_t)f[i].over + ((uint32_t)f[i].equal << 16);
+            const two_flags f = compare(r, c.least, x[i], 4 * j + i);
+            overs |= (uint32_t)f.over << i;
+            equals |= (uint32_t)f.equal << i;
         }
-        if (!__any_sync(0xffffffffu, own != 0))
+        if (!__any_sync(0xffffffffu, (overs | equals) != 0))
             return;
-        const uint32_t upto = warp_prefix(own);
+        const uint32_t own = __popc(overs) + (__popc(equals) << 16), upto = warp_prefix(own);
         uint32_t over = over_before + (upto - own & 0xffff);
         uint32_t equal = equal_before + (upto - own >> 16);
-#pragma unroll
+#pragma unroll 1
         for (int i = 0; i < 4; i++) {
+            const bool is_over = overs >> i & 1, is_equal = equals >> i & 1;
             const uint32_t taken = equal > c.skip ? smaller(equal - c.skip, c.take) : 0;
-            if (f[i].over || (f[i].equal && equal >= c.skip && taken < c.take))
+            if (is_over || (is_equal && equal >= c.skip && taken < c.take))
                 put_slot(p, o, over + taken, 4 * j + i - r.lead);
-            over += f[i].over;
-            equal += f[i].equal;
+            over += is_over;
+            equal += is_equal;
         }
         const uint32_t all = __shfl_sync(0xffffffffu, upto, 31);
         over_before += all & 0xffff;
@@ -286,13 +289,6 @@ __forceinline__ output open_output(const params &p, int64_t row, int64_t request
     o.length = (int)clamped(length, p.v - start);
     if constexpr (FORM == BOLIDE__TOPK_RAGGED)
         o.offset = p.offsets[row];
-    if constexpr (FORM == BOLIDE__TOPK_PAGED) {
-        const int64_t from = p.row_to_batch ? p.row_to_batch[row] : row;
-        if (from >= 0 && from < p.requests)
-            o.pages = p.page_table + from * p.page_table_n;
-        const int32_t *first = p.page_table_row_starts ? p.page_table_row_starts : p.row_starts;
-        o.first_page = first ? first[row] : 0;
-    }
     return o;
 }
 
