@@ -4,11 +4,12 @@
     bench/peers_sampling.py [--ours] [--json] [NAME...]
 
 Rows are logits of a normal distribution, of deviation 1 (flat) or 6 (peaked), or their softmax.
-Calls are timed as in peers_cuda.py. NAME picks operators whose name contains it. Needs torch;
+Calls are timed as in peers_cuda.py. NAME picks operators; it may be a pattern. Needs torch;
 without FlashInfer there are no peers.
 """
 
 import datetime
+import fnmatch
 import json
 import statistics
 import sys
@@ -53,7 +54,7 @@ TOP_K = [(1, "f32"), (1, "bf16"), (64, "f32"), (64, "bf16")]
 def cases(words):
     """Operator, rows, deviation, type."""
     for op in FORMS:
-        if words and not any(word in op for word in words):
+        if words and not any(fnmatch.fnmatch(op, word) for word in words):
             continue
         if op == "top_k":
             yield from ((op, n, 1, dtype) for n, dtype in TOP_K)

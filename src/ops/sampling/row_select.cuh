@@ -3,7 +3,7 @@
 // Selection on a row_view: the largest value t for which the values >= t are at least so many, or
 // have at least so much mass. Exact, without rejection, and memory is read once as a rule:
 //
-//   1 guess    4 vectors a lane, spread over the row, go into 4,096 bins by their leading bits, from
+//   1 guess    4 vectors a lane, spread over the row, go into 1,024 bins by their leading bits, from
 //              which a narrow range follows that holds t but for bad luck
 //   2 gather   one pass adds up what lies above the range and sets aside what lies in it
 //   3 descend  every block gets what all have set aside and finds t by radix: 2,048 bins a step,
@@ -25,7 +25,7 @@ constexpr bool SMALL = ARCH < 80;
 /* Columns are set aside beside values, which then stay until they are written, on chips that have
  * more than 100 KB of shared memory. */
 constexpr bool INDEXED = RANKED && (ARCH == 80 || (ARCH >= 90 && ARCH < 120));
-constexpr int BINS = BOLIDE__ROW_BINS, GUESS_BINS = 4096, GUESS_WORDS = GUESS_BINS / 2;
+constexpr int BINS = BOLIDE__ROW_BINS, GUESS_BINS = 1024, GUESS_WORDS = GUESS_BINS / 2;
 constexpr int OWN_POOL = SMALL ? 256 : INDEXED ? 448 : 512;
 constexpr int POOL = SMALL ? 4096 : 8192, SLOTS = POOL / CLUSTER;
 /* Vectors that a lane looks at for a guess. */
@@ -36,18 +36,16 @@ constexpr int GATHER = LOGITS || RANKED ? 2 : 4;
 constexpr int FEW = 3840, FEW_KEPT = 2048;
 constexpr float LEAST_PROB = __builtin_bit_cast(float, 1u);
 constexpr float NAN_VALUE = __builtin_bit_cast(float, 0x7fc00000);
-static_assert(BINS == 4 * THREADS && GUESS_BINS == 8 * THREADS, "bins a thread");
+static_assert(BINS == 4 * THREADS && GUESS_WORDS == THREADS, "bins a thread");
 
 /* 64-bit sums, in two words that carry. */
 struct fine_bins {
     uint32_t low[BINS], high[BINS];
 };
 
-/* Counts of a sample: of this block, two in a word; of all blocks in its share of the bins, as they
- * push them; of all blocks and bins. */
+/* Counts of a sample, two in a word: of this block, and of all as they push them. */
 struct coarse_bins {
-    uint32_t own[GUESS_WORDS];
-    uint32_t inbox[CLUSTER > 1 ? GUESS_WORDS : 4], sum[CLUSTER > 1 ? GUESS_BINS : 4];
+    uint32_t own[GUESS_WORDS], all[CLUSTER > 1 ? CLUSTER : 1][CLUSTER > 1 ? GUESS_WORDS : 4];
 };
 
 /* Shared memory of a selection. Members of unions have names, for NVRTC 12.4 finds no members of a
@@ -107,6 +105,9 @@ struct select_state {
     uint64_t part[WARPS], above;
     float mass_part[WARPS], max_part[WARPS];
     int bin, low_bin, top_bin;
+    /* The last values of a descent. */
+    float rest[32];
+    int rest_count;
     /* Of each warp: the weight above the range, its values in this block's part of the pool. */
     uint64_t own_above[WARPS];
     int count[WARPS], first[WARPS];
@@ -186,6 +187,26 @@ __forceinline__ void meet_blocks(bool wide) {
         __syncthreads();
 }
 
+/* Of up to 32 values, the largest key at which `above` plus the weights from there up reaches
+ * q.want. Every warp does the same. */
+__forceinline__ uint32_t resolve(const select_state *state, uint64_t above, const goal &q) {
+    const int lane = lane_of_warp(), count = state->rest_count;
+    const float x = lane < count ? state->rest[lane] : 0.0f;
+    const uint32_t key = lane < count ? key_of(x) : 0;
+    const uint64_t weight = lane >= count ? 0 : q.counted ? 1 : mass_of(x, q.unit);
+    uint64_t upto = above;
+#pragma unroll 1
+    for (int i = 0; i < count; i++) {
+        const uint64_t other = __shfl_sync(0xffffffffu, weight, i);
+        upto += __shfl_sync(0xffffffffu, key, i) >= key ? other : 0;
+    }
+    uint32_t best = lane < count && upto >= q.want ? key : 0;
+#pragma unroll
+    for (int step = 16; step > 0; step /= 2)
+        best = larger(best, __shfl_xor_sync(0xffffffffu, best, step));
+    return best;
+}
+
 /* The largest key in [first, last] at which `above`, what lies over the range, plus the weights
  * from there up reaches q.want. each(f) calls f(x) for the values of this block, whose weights
  * those of the other blocks come to if `wide`. */
@@ -193,21 +214,40 @@ template <class E>
 __forceinline__ bool descend(fine_bins *bins, select_state *state, bool wide, E each,
                              uint32_t first, uint32_t last, uint64_t above, const goal &q,
                              uint32_t &key) {
+    /* By turns values are added up in bins, and those of one bin are taken aside. */
+    bool binned = true;
 #pragma unroll 1
     for (;;) {
-        int shift = 0;
-        while ((last >> shift) - (first >> shift) >= (uint32_t)BINS)
-            shift++;
-        const uint32_t base = first >> shift;
-        reinterpret_cast<uint4 *>(bins->low)[threadIdx.x] = uint4{0, 0, 0, 0};
-        reinterpret_cast<uint4 *>(bins->high)[threadIdx.x] = uint4{0, 0, 0, 0};
+        const int shift = larger(32 - __clz((int)(last - first)) - 11, 0);
+        const int finer = shift + ((last >> shift) - (first >> shift) >= (uint32_t)BINS);
+        const uint32_t base = first >> finer;
+        if (binned) {
+            reinterpret_cast<uint4 *>(bins->low)[threadIdx.x] = uint4{0, 0, 0, 0};
+            reinterpret_cast<uint4 *>(bins->high)[threadIdx.x] = uint4{0, 0, 0, 0};
+        } else if (threadIdx.x == 0) {
+            state->rest_count = 0;
+        }
         __syncthreads();
         each([&](float x) {
             const uint32_t k = key_of(x);
-            if (k >= first && k <= last)
-                put(bins, (k >> shift) - base, q.counted ? 1 : mass_of(x, q.unit));
+            if (k < first || k > last)
+                return;
+            if (binned) {
+                put(bins, (k >> finer) - base, q.counted ? 1 : mass_of(x, q.unit));
+            } else {
+                const int at = atomicAdd(&state->rest_count, 1);
+                if (at < 32)
+                    state->rest[at] = x;
+            }
         });
         meet_blocks(wide);
+        if (!binned) {
+            binned = true;
+            if (state->rest_count > 32)
+                continue;
+            key = resolve(state, above, q);
+            return true;
+        }
         uint64_t sum[4];
         read_bins(bins, wide, sum);
         find_bin(state, sum, above, q.want);
@@ -216,14 +256,15 @@ __forceinline__ bool descend(fine_bins *bins, select_state *state, bool wide, E 
         meet_blocks(wide);
         if (bin < 0)
             return false;
-        const uint32_t begin = (base + (uint32_t)bin) << shift;
-        const uint32_t end = begin + ((1u << shift) - 1);
+        const uint32_t begin = (base + (uint32_t)bin) << finer;
+        const uint32_t end = begin + ((1u << finer) - 1);
         first = larger(first, begin);
         last = smaller(last, end);
-        if (shift == 0) {
+        if (finer == 0) {
             key = first;
             return true;
         }
+        binned = wide;
     }
 }
 
@@ -235,15 +276,26 @@ struct span {
     float low, top;
 };
 
-/* Bins by the leading bits: 32 to a power of two where values are not negative, else 8. */
+/* Bins by the leading bits, 32 to a power of two: from 2^-32 to 1 where values are not negative,
+ * else from 2^-4 to 2^12 to both sides. */
+constexpr int POSITIVE_FIRST = (127 - 32) * 32, SIGNED_FIRST = (127 - 4) * 32;
+
 __forceinline__ int bin_of(float x, bool positive) {
-    return positive ? (int)smaller(float_bits(x) >> 18, (uint32_t)GUESS_BINS - 1)
-                    : (int)(key_of(x) >> 20);
+    const int b = (int)((float_bits(x) & 0x7fffffffu) >> 18);
+    if (positive)
+        return smaller(larger(b - POSITIVE_FIRST, 0), GUESS_BINS - 1);
+    const int m = smaller(larger(b - SIGNED_FIRST, 0), GUESS_BINS / 2 - 1);
+    return (int)float_bits(x) < 0 ? GUESS_BINS / 2 - 1 - m : GUESS_BINS / 2 + m;
 }
 
-/* The least value of a bin; NaN for some that no number is in. */
+/* Where a bin begins; NaN for the lowest one of signed values. */
 __forceinline__ float edge_of(int bin, bool positive) {
-    return positive ? bits_float((uint32_t)bin << 18) : value_of((uint32_t)bin << 20);
+    if (positive)
+        return bin == 0 ? 0.0f : bits_float((uint32_t)(bin + POSITIVE_FIRST) << 18);
+    const int m = bin - GUESS_BINS / 2;
+    if (m >= 0)
+        return m == 0 ? 0.0f : bits_float((uint32_t)(m + SIGNED_FIRST) << 18);
+    return bin == 0 ? NAN_VALUE : -bits_float((uint32_t)(SIGNED_FIRST - m) << 18);
 }
 
 /* Fills the bins of this block and gives the share of the elements in them, 1 to so many. L1 keeps
@@ -254,7 +306,7 @@ __forceinline__ float take_sample(const row_view &r, select_room *room, bool pos
     batch<SAMPLE> sample;
     sample.template read<false>(
         r, [&](int n) { return r.first + 32 * (groups > SAMPLE ? n * groups / SAMPLE : n); });
-    reinterpret_cast<uint4 *>(room->coarse.own)[threadIdx.x] = uint4{0, 0, 0, 0};
+    room->coarse.own[threadIdx.x] = 0;
     __syncthreads();
 #pragma unroll
     for (int n = 0; n < SAMPLE; n++) {
@@ -271,48 +323,28 @@ __forceinline__ float take_sample(const row_view &r, select_room *room, bool pos
     return groups > SAMPLE ? (float)groups / SAMPLE : 1.0f;
 }
 
-/* Adds up the bins of all blocks: each block some of them, which it then pushes to its peers. */
+/* Pushes this block's bins to all. */
 __forceinline__ void share_bins(select_room *room) {
     if constexpr (CLUSTER > 1) {
         coarse_bins *bins = &room->coarse;
-        constexpr int OWN = GUESS_WORDS / CLUSTER; /* words that a block adds up */
-        static_assert(GUESS_WORDS == 4 * THREADS && OWN % 4 == 0, "16 bytes a thread");
-        const int at = 4 * (int)threadIdx.x, rank = cluster_rank<CLUSTER>();
-        store_peer<CLUSTER>(reinterpret_cast<two_words *>(&bins->inbox[rank * OWN + at % OWN]),
-                            at / OWN, *reinterpret_cast<const two_words *>(&bins->own[at]));
-        cluster_sync<CLUSTER>();
-        for (int w = 2 * (int)threadIdx.x; w < OWN; w += 2 * THREADS) {
-            two_words sum = {0, 0};
+        constexpr int VECTORS = GUESS_WORDS / 4, PEERS = THREADS / VECTORS;
+        const int at = 4 * ((int)threadIdx.x % VECTORS), rank = cluster_rank<CLUSTER>();
+        const two_words own = *reinterpret_cast<const two_words *>(&bins->own[at]);
 #pragma unroll
-            for (int from = 0; from < CLUSTER; from++) {
-                const uint32_t x = bins->inbox[from * OWN + w], y = bins->inbox[from * OWN + w + 1];
-                sum.a += (x & 0xffff) + ((uint64_t)(x >> 16) << 32);
-                sum.b += (y & 0xffff) + ((uint64_t)(y >> 16) << 32);
-            }
-            two_words *to = reinterpret_cast<two_words *>(&bins->sum[2 * (rank * OWN + w)]);
-#pragma unroll 1
-            for (int peer = 0; peer < CLUSTER; peer++)
-                store_peer<CLUSTER>(to, peer, sum);
-        }
+        for (int peer = (int)threadIdx.x / VECTORS; peer < CLUSTER; peer += PEERS)
+            store_peer<CLUSTER>(reinterpret_cast<two_words *>(&bins->all[rank][at]), peer, own);
         cluster_sync<CLUSTER>();
     }
 }
 
-/* Counts of eight bins, the lowest first. */
-__forceinline__ void read_counts(const coarse_bins &bins, int at, uint32_t (&count)[8]) {
-    if constexpr (CLUSTER > 1) {
-        const uint4 x = reinterpret_cast<const uint4 *>(bins.sum)[2 * at],
-                    y = reinterpret_cast<const uint4 *>(bins.sum)[2 * at + 1];
-        const uint32_t z[8] = {x.x, x.y, x.z, x.w, y.x, y.y, y.z, y.w};
+/* Counts of two neighbouring bins, of all blocks. */
+__forceinline__ void read_counts(const coarse_bins &bins, int word, uint32_t (&count)[2]) {
+    count[0] = count[1] = 0;
 #pragma unroll
-        for (int i = 0; i < 8; i++)
-            count[i] = z[i];
-    } else {
-        const uint4 x = reinterpret_cast<const uint4 *>(bins.own)[at];
-        const uint32_t z[4] = {x.x, x.y, x.z, x.w};
-#pragma unroll
-        for (int i = 0; i < 8; i++)
-            count[i] = i % 2 ? z[i / 2] >> 16 : z[i / 2] & 0xffff;
+    for (int from = 0; from < CLUSTER; from++) {
+        const uint32_t x = CLUSTER > 1 ? bins.all[from][word] : bins.own[word];
+        count[0] += x & 0xffff;
+        count[1] += x >> 16;
     }
 }
 
@@ -324,12 +356,12 @@ __forceinline__ void judge_sample(const select_room *room, select_state *state, 
     /* Counts add up from the top, masses from the bottom. */
     constexpr float HALF_BIN = 1.0f + 1.0f / 64;
     const int at = counted ? THREADS - 1 - (int)threadIdx.x : (int)threadIdx.x;
-    uint32_t count[8];
-    float weight[8], own = 0.0f;
+    uint32_t count[2];
+    float weight[2], own = 0.0f;
     read_counts(room->coarse, at, count);
 #pragma unroll
-    for (int i = 0; i < 8; i++) {
-        weight[i] = (float)count[i] * (counted ? 1.0f : edge_of(8 * at + i, true) * HALF_BIN);
+    for (int i = 0; i < 2; i++) {
+        weight[i] = (float)count[i] * (counted ? 1.0f : edge_of(2 * at + i, true) * HALF_BIN);
         own += weight[i];
     }
     const float upto = warp_prefix(own);
@@ -349,19 +381,19 @@ __forceinline__ void judge_sample(const select_room *room, select_state *state, 
     const bool roomy = (wanted + spread) * share <= POOL / 2;
     if (counted) {
 #pragma unroll
-        for (int i = 7; i >= 0; i--) {
+        for (int i = 1; i >= 0; i--) {
             sum += weight[i];
-            low = sum >= wanted + spread ? larger(low, 8 * at + i) : low;
-            top = !roomy && sum < wanted - spread ? 8 * at + i : top;
+            low = sum >= wanted + spread ? larger(low, 2 * at + i) : low;
+            top = !roomy && sum < wanted - spread ? 2 * at + i : top;
         }
     } else {
 #pragma unroll
-        for (int i = 0; i < 8; i++) {
+        for (int i = 0; i < 2; i++) {
             /* The mass below is what a sample knows well: no single value there is large. */
-            const float edge = edge_of(8 * at + i, true), below = share * sum;
+            const float edge = edge_of(2 * at + i, true), below = share * sum;
             const float slack = 3.0f * sqrtf((share - 1.0f) * edge * below) + 0.003f * below;
-            low = below + slack <= target ? 8 * at + i : low;
-            top = below - slack > target ? smaller(top, 8 * at + i) : top;
+            low = below + slack <= target ? 2 * at + i : low;
+            top = below - slack > target ? smaller(top, 2 * at + i) : top;
             sum += weight[i];
         }
     }
@@ -471,10 +503,12 @@ __forceinline__ void share_gathered(select_room *room, select_state *state, cons
     const bool fits = all <= SLOTS;
     if (lane == 0)
         state->first[warp] = first;
-#pragma unroll 1
-    for (int peer = 0; fits && peer < CLUSTER; peer++)
-        for (int i = lane; i < h.count; i += 32)
-            store_peer<CLUSTER>(&room->pool[rank][first + i], peer, room->own[warp][i]);
+    for (int i = lane; fits && i < h.count; i += 32) {
+        const float x = room->own[warp][i];
+#pragma unroll
+        for (int peer = 0; peer < CLUSTER; peer++)
+            store_peer<CLUSTER>(&room->pool[rank][first + i], peer, x);
+    }
     const uint64_t block_above = warp_total(lane < WARPS ? state->own_above[lane] : 0);
     const float block_max = lanes_max<32>(lane < WARPS ? state->max_part[lane] : NONE);
     if (warp == 0 && lane < CLUSTER)
@@ -497,13 +531,12 @@ __forceinline__ uint64_t above_pool(const select_state *state) {
 /* f(x, block) for the values of the pool, one thread each. */
 template <class F>
 __forceinline__ void each_listed(select_room *room, const select_state *state, F f) {
-    const int last = CLUSTER > 1 ? POOL : (int)(uint32_t)state->head[0].b;
+    constexpr int A_BLOCK = THREADS / CLUSTER;
+    const int block = (int)threadIdx.x / A_BLOCK, count = (int)(uint32_t)state->head[block].b;
+    float *values = room->pool[block];
 #pragma unroll 1
-    for (int i = threadIdx.x; i < last; i += THREADS) {
-        const int block = i / SLOTS, slot = i % SLOTS;
-        if (slot < (int)(uint32_t)state->head[block].b)
-            f(room->pool[block][slot], block);
-    }
+    for (int slot = (int)threadIdx.x % A_BLOCK; slot < count; slot += A_BLOCK)
+        f(values[slot], block);
 }
 
 /* Adds up weigh(x) of the listed values, and `scale` times the weights above them: of the row, of

@@ -79,10 +79,8 @@ __forceinline__ void weigh(context &c, float keep) {
 /* The same, and those that are listed are masses. */
 __forceinline__ void weigh_all(context &c, float keep, bool listed) {
     weigh(c, keep);
-    for (int i = threadIdx.x; listed && i < POOL; i += THREADS) {
-        float *x = &c.room->pool[0][0] + i;
-        *x = weight_of(c.weights[0], *x);
-    }
+    if (listed)
+        each_listed(c.room, c.state, [&](float &x, int) { x = weight_of(c.weights[0], x); });
     __syncthreads();
 }
 

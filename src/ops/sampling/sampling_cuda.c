@@ -14,7 +14,7 @@ typedef struct layout {
 
 enum {
     RESERVED = 1024 /* of each block, by the driver */,
-    STATIC = 2048 /* bound of the kernels */
+    STATIC = 3072 /* bound of the kernels */
 };
 
 /* The part of a row that a block holds, in bytes: vectors of four floats, and one more where the
@@ -71,7 +71,7 @@ static layout streaming_layout(const bolide__call *call, int64_t rows, int64_t v
     const bolide__cuda_limits *limits = bolide__cuda_limits_of(call->ctx);
     const int32_t most = most_blocks(limits);
     int32_t blocks = 1;
-    while (blocks < most && rows * blocks < 3 * limits->sm_count && v > 4096 * blocks)
+    while (blocks < most && rows * blocks <= limits->sm_count && v > 4096 * blocks)
         blocks *= 2;
     return (layout){blocks, 0, 0};
 }

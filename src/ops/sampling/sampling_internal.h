@@ -63,8 +63,8 @@ enum {
     /* Bytes of shared memory of a selection: on chips before 8.0, on others, and on large ones where
      * columns are set aside beside values. */
     BOLIDE__ROW_ROOM_SMALL = 32768,
-    BOLIDE__ROW_ROOM = 65536,
-    BOLIDE__ROW_ROOM_INDEXED = 110592
+    BOLIDE__ROW_ROOM = 67584,
+    BOLIDE__ROW_ROOM_INDEXED = 112640
 };
 
 /* What a GPU kernel takes the values of a row for. */
