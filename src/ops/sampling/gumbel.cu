@@ -2,8 +2,8 @@
 //
 // The Gumbel-max trick: noise for each logit from its own random word, and the largest sum wins.
 // Arithmetic is the limit, ten rounds of Philox for four elements, so the noise is computed for few
-// of them: it is at most -log(v), and most elements cannot win even with that, which the least v and
-// the largest logit of four show together.
+// of them: it is at most -log(v), and most elements cannot win even with that, which the least v
+// and the largest logit of four show together.
 
 #include "ops/sampling/row_draw.cuh"
 

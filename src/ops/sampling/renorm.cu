@@ -105,8 +105,8 @@ __forceinline__ void renorm(filtered &f, const params &p, int64_t row) {
     /* Again if the row is not of probabilities, so that its masses need another unit. */
 #pragma unroll 1
     for (int turn = 0; turn < 2; turn++) {
-        aim(f.state, {counted ? (uint64_t)k : share_of(top_p, power_of_two(42 - u.exponent)), LEAST_PROB,
-                      counted ? unit_of_counts() : u, counted, 1.0f});
+        aim(f.state, {counted ? (uint64_t)k : share_of(top_p, power_of_two(42 - u.exponent)),
+                      LEAST_PROB, counted ? unit_of_counts() : u, counted, 1.0f});
         if (counted || (summed && top_p > 0.0f))
             least = select(f.row, f.board, f.room, f.state, g);
         else

@@ -95,7 +95,8 @@ struct shares {
 
 __forceinline__ shares shares_of(int end) {
     const int vectors = (int)ceil_div(end, 4);
-    const int a_block = (vectors + CLUSTER - 1) / CLUSTER, first = a_block * cluster_rank<CLUSTER>();
+    const int a_block = (vectors + CLUSTER - 1) / CLUSTER,
+              first = a_block * cluster_rank<CLUSTER>();
     return {first, larger(first, smaller(first + a_block, vectors)), (a_block + WARPS - 1) / WARPS};
 }
 
@@ -243,8 +244,8 @@ __forceinline__ row_view here(row_view r) {
 }
 
 /* Passes all vectors of this warp to f(x, j), from memory, N loads at a time; FAR: L2 fetches
- * ahead of them, for which prefetch_first has begun. All lanes call f equally often; behind the last
- * vector x is NONE. */
+ * ahead of them, for which prefetch_first has begun. All lanes call f equally often; behind the
+ * last vector x is NONE. */
 template <int N, bool FAR = false, class F>
 __forceinline__ void walk_memory(const row_view &row, F f) {
     const row_view r = here(row);

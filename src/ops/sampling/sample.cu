@@ -99,8 +99,8 @@ __forceinline__ void save(context &c, const filters &f, const goal &q) {
     __syncthreads();
 }
 
-/* How a row begins: with top-k if there is one. top-p is a share of a whole row of probabilities, or
- * of the sum of a row of logits. */
+/* How a row begins: with top-k if there is one. top-p is a share of a whole row of probabilities,
+ * or of the sum of a row of logits. */
 __forceinline__ void first_filter(context &c, const params &p, int k, float top_p) {
     filters f = {};
     goal q = {};
@@ -164,8 +164,7 @@ __forceinline__ drawing filter_row(context &c, const params &p, int k, float top
         else if (LOGITS)
             f.mass = whole_mass(c, u);
         const float total = (float)((double)d.sums.total * power_of_two(u.exponent - 42));
-        q = {share_of(f.top_p, (double)f.mass), least, u, false, total, f.k <= FEW_KEPT,
-                  listed};
+        q = {share_of(f.top_p, (double)f.mass), least, u, false, total, f.k <= FEW_KEPT, listed};
         if (q.want > d.sums.total)
             return d;
         save(c, f, q);
@@ -256,7 +255,7 @@ __forceinline__ void sample(context &c, const params &p, int64_t out) {
          [&](int id) { put_sample(p, out, id, true); });
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, SELECT && SMALL ? 1 : 2)
+extern "C" __global__ void __launch_bounds__(THREADS, SELECT &&SMALL ? 1 : 2)
     bolide_sample(const __grid_constant__ params p) {
     extern __shared__ __align__(16) unsigned char memory[];
     __shared__ boards shown;

@@ -107,10 +107,9 @@ bolide_status bolide__sample_launch(const bolide__call *call, const bolide__samp
     const int min_p = p->filter == BOLIDE__FILTER_MIN_P;
     const int none = p->filter == BOLIDE__FILTER_NONE;
     const int counted = !min_p && !none && (p->top_k.data || p->top_k.integer > 0);
-    const int summed =
-        !min_p && !none && (p->top_p.data || !counted || !(p->top_p.number >= 1.0));
-    const layout l = none ? streaming_layout(call, p->b, p->v)
-                          : selecting_layout(call, p->b, p->v, 0, 0);
+    const int summed = !min_p && !none && (p->top_p.data || !counted || !(p->top_p.number >= 1.0));
+    const layout l =
+        none ? streaming_layout(call, p->b, p->v) : selecting_layout(call, p->b, p->v, 0, 0);
     const bolide__row_kind kind = p->logits ? BOLIDE__ROW_LOGITS : BOLIDE__ROW_PROBS;
     bolide__spec s = spec_of("sampling/sample.cu", "bolide_sample", p->dtype, kind, l);
     bolide__spec_add(&s, "FILTERS", counted + 2 * summed + 4 * min_p); /* 0 to 4 */
@@ -133,9 +132,8 @@ bolide_status bolide__renorm_launch(const bolide__call *call, const bolide__reno
                                   : p->kind == BOLIDE__MASK_TOP_K ? BOLIDE__ROW_SCORES
                                                                   : BOLIDE__ROW_PROBS;
     const int64_t row_bytes = p->v * (p->dtype == BOLIDE_F32 ? 4 : 2);
-    const layout l = p->kind == BOLIDE__SOFTMAX
-                         ? keeping_layout(call, p->n, p->v)
-                         : selecting_layout(call, p->n, p->v, row_bytes, 0);
+    const layout l = p->kind == BOLIDE__SOFTMAX ? keeping_layout(call, p->n, p->v)
+                                                : selecting_layout(call, p->n, p->v, row_bytes, 0);
     const bolide__spec s = spec_of("sampling/renorm.cu", "bolide_renorm", p->dtype, kind, l);
     const bolide__grid g = grid_of(p->n, l);
     return bolide__cuda_launch(call, &s, &g, p, sizeof *p);

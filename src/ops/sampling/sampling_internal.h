@@ -60,8 +60,8 @@ enum {
     BOLIDE__ROW_THREADS = 512, /* of a block */
     BOLIDE__ROW_BLOCKS = 16,   /* the most blocks of a row */
     BOLIDE__ROW_BINS = 2048,   /* of a radix step */
-    /* Bytes of shared memory of a selection: on chips before 8.0, on others, and on large ones where
-     * columns are set aside beside values. */
+    /* Bytes of shared memory of a selection: on chips before 8.0, on others, and on large ones
+     * where columns are set aside beside values. */
     BOLIDE__ROW_ROOM_SMALL = 32768,
     BOLIDE__ROW_ROOM = 67584,
     BOLIDE__ROW_ROOM_INDEXED = 112640

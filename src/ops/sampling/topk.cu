@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The k largest of a window of each row: select the k-th value (row_select.cuh), count what is larger
-// or equal to it warp by warp, and write both in the order of the columns, of the equal ones as many
-// as are missing. As a rule they are all set aside by then, and memory is read once. Sorting, where it is asked for, is bitonic: in shared memory up to 4,096 values, beyond
-// in the output itself.
+// The k largest of a window of each row: select the k-th value (row_select.cuh), count what is
+// larger or equal to it warp by warp, and write both in the order of the columns, of the equal ones
+// as many as are missing. As a rule they are all set aside by then, and memory is read once.
+// Sorting, where it is asked for, is bitonic: in shared memory up to 4,096 values, beyond in the
+// output itself.
 
 #include "ops/sampling/row_draw.cuh"
 #include "ops/sampling/row_select.cuh"
