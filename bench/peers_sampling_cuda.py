@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Our sampling and top-k operators and FlashInfer's on the same rows of a GPU, in turn.
 
-    bench/peers_sampling.py [--ours] [--json] [NAME...]
+    bench/peers_sampling_cuda.py [--ours] [--json] [NAME...]
 
 Rows are logits of a normal distribution, of deviation 1 (flat) or 6 (peaked), or their softmax.
 Calls are timed as in peers_cuda.py. NAME picks operators; it may be a pattern. Needs torch;

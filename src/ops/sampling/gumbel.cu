@@ -108,11 +108,14 @@ __forceinline__ uint64_t rank_of(const contest &c) {
 __forceinline__ void compete(contest &c, uint32_t *shared, const row_view &r, bool aligned,
                              const generator &g) {
     for (int begin = r.first; begin < r.last; begin += 32 * LOADS) {
-        raw_t raw[LOADS];
+        batch<LOADS> b;
+        prefetch(r, begin + AHEAD, 32 * LOADS);
+        if (aligned) {
+            b.template read<true>(r, [&](int n) { return begin + 32 * n; });
+        } else {
 #pragma unroll
-        for (int n = 0; n < LOADS; n++) {
-            const int j = begin + 32 * n + lane_of_warp();
-            raw[n] = aligned ? read_raw(r, r.base, j) : read_unaligned(r, r.base, j);
+            for (int n = 0; n < LOADS; n++)
+                b.raw[n] = read_unaligned(r, r.base, begin + 32 * n + lane_of_warp());
         }
         /* What others have found spares work, and the result does not depend on it. */
         c.leader = fmaxf(c.leader, value_of(*static_cast<volatile uint32_t *>(shared)));
@@ -122,7 +125,7 @@ __forceinline__ void compete(contest &c, uint32_t *shared, const row_view &r, bo
             float x[4];
 #pragma unroll
             for (int i = 0; i < 4; i++)
-                x[i] = j < r.last ? clean(to_float(raw[n].at[i])) : NONE;
+                x[i] = j < r.last ? clean(to_float(b.raw[n].at[i])) : NONE;
             offer(c, shared, x, 4 * j, g.words((uint32_t)j));
         }
     }

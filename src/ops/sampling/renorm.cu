@@ -18,7 +18,7 @@ template <class F>
 __forceinline__ void write_row(const row_view &r, const params &p, int64_t row, F f) {
     out_t *out = static_cast<out_t *>(p.out) + row * p.out_n - r.lead;
     const bool aligned = (uintptr_t)out % sizeof(pack<out_t, 4>) == 0;
-    walk(r, [&](const float(&x)[4], int j) {
+    auto put = [&](const float(&x)[4], int j) {
         const int at = 4 * j;
         float y[4];
 #pragma unroll
@@ -35,7 +35,13 @@ __forceinline__ void write_row(const row_view &r, const params &p, int64_t row, 
                 if (at + i >= r.lead && at + i < r.end)
                     out[at + i] = values.at[i];
         }
-    });
+    };
+    if constexpr (CACHED) {
+        walk(r, put);
+    } else {
+        prefetch_first(r);
+        walk_memory<2, true>(r, put);
+    }
 }
 
 /* Zeros, and a 1 at the first of the largest values, if there is one. */
@@ -105,8 +111,9 @@ __forceinline__ void renorm(filtered &f, const params &p, int64_t row) {
     /* Again if the row is not of probabilities, so that its masses need another unit. */
 #pragma unroll 1
     for (int turn = 0; turn < 2; turn++) {
-        aim(f.state, {counted ? (uint64_t)k : share_of(top_p, power_of_two(42 - u.exponent)),
-                      LEAST_PROB, counted ? unit_of_counts() : u, counted, 1.0f});
+        aim(f.state,
+            {counted ? (uint64_t)k : share_of(top_p, power_of_two(42 - u.exponent)), LEAST_PROB,
+             counted ? unit_of_counts() : u, counted, 1.0f, false, false, turn > 0});
         if (counted || (summed && top_p > 0.0f))
             least = select(f.row, f.board, f.room, f.state, g);
         else
@@ -117,19 +124,22 @@ __forceinline__ void renorm(filtered &f, const params &p, int64_t row) {
         if (counted || !summed)
             break;
     }
-    if (g.max == NONE || top_p <= 0.0f) {
-        write_one_hot(f.row, f.board, p, row, g.max);
-        return;
-    }
-    uint64_t sum, own;
-    if (g.listed && (!counted || g.whole))
+    /* Nothing is kept beside the first of the largest values, if there is one. */
+    const bool alone = g.max == NONE || top_p <= 0.0f;
+    const int hot = !alone || g.max == NONE ? -1 : first_of_row(f.row, f.board, g.max);
+    uint64_t sum = 1, own;
+    if (alone)
+        least = INFINITE;
+    else if (g.listed && (!counted || g.whole))
         sum = tally_listed(f.room, f.state, 1, own, [&](float x) {
                   return x >= least ? mass_of(x, u) : 0;
               }).total;
     else
         sum = add_up(f.board, sum_row(f.row, least, u)).total;
     const float scale = (float)(0x1p22 / (double)sum);
-    write_row(f.row, p, row, [&](float x, int) { return x >= least ? x * u.scale * scale : 0.0f; });
+    write_row(f.row, p, row, [&](float x, int i) {
+        return i == hot ? 1.0f : x >= least ? x * u.scale * scale : 0.0f;
+    });
 }
 
 /* Values that stay are stored as they came, bit for bit: widening and back changes nothing. */
@@ -143,7 +153,8 @@ __forceinline__ void mask(filtered &f, const params &p, int64_t row) {
     write_row(f.row, p, row, [&](float x, int) { return x >= least ? x : -INFINITE; });
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, 2)
+/* Three blocks a multiprocessor have more loads and stores under way than two. */
+extern "C" __global__ void __launch_bounds__(THREADS, CACHED &&INPUT == F32 ? 3 : 2)
     bolide_renorm(const __grid_constant__ params p) {
     extern __shared__ __align__(16) unsigned char memory[];
     __shared__ boards shown;
@@ -163,6 +174,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
         f.room = reinterpret_cast<select_room *>(memory);
         f.state = &state;
         prefetch_first(f.row);
+        f.board.wait();
         if constexpr (SCORES)
             mask(f, p, row);
         else

@@ -85,6 +85,7 @@ struct goal {
     float total; /* of the row, about; for a mass */
     bool few;    /* little is above floor, as it seems */
     bool listed; /* the pool has all values from floor up */
+    bool again;  /* there was a selection before, in the same memory */
 };
 
 struct select_state {
@@ -107,12 +108,11 @@ __forceinline__ mass_unit unit_of_counts() {
     return {42, 0x1p-22f};
 }
 
-/* What a selection finds beside its result, and whether shared memory has been used before. */
+/* What a selection finds beside its result. */
 struct gathered {
     float max;   /* of the row */
     bool listed; /* the pool and the heads account for all values from the range up */
     bool whole;  /* nothing lies above the range */
-    bool used;
 };
 
 /* ---- guess -------------------------------------------------------------------------------- */

@@ -326,15 +326,15 @@ __forceinline__ float select(const row_view &r, exchange &e, select_room *room, 
     const bool is_short = r.end - r.lead <= FEW;
     uint32_t key = 0;
     /* A range that is narrow, one that is guessed, the whole row. */
+    const int first_turn = q.listed ? -1 : q.few || is_short ? 0 : 1;
 #pragma unroll 1
-    for (int turn = q.listed ? -1 : q.few || is_short ? 0 : 1; turn < 3; turn += is_short ? 2 : 1) {
+    for (int turn = first_turn; turn < 3; turn += is_short ? 2 : 1) {
         span range = {q.floor, NAN_VALUE};
         if (turn == 0 || turn == 1) {
             /* What an earlier selection has set aside is not read any more. */
-            if (g.used)
+            if (q.again || turn != first_turn)
                 cluster_sync<CLUSTER>();
             e.wait();
-            g.used = true;
             if (turn == 1)
                 range = guess(r, room, state, q);
             share_gathered(room, state, gather(r, room, range, q), g);

@@ -103,6 +103,8 @@ __forceinline__ shares shares_of(int end) {
 row_view open_row(const input_t *row, const input_t *minus, int64_t v, float *cache) {
     row_view r = {};
     r.lead = (int)((uintptr_t)row / sizeof(input_t) % 4);
+    /* Kept as it is, not computed anew from an address that would be kept. */
+    asm volatile("" : "+r"(r.lead));
     r.base = row - r.lead;
     /* One number from here on, not the two that it is the sum of. */
     asm volatile("" : "+l"(r.base));
@@ -498,7 +500,9 @@ struct mass_sum {
 /* Reads the row and gives its largest value, NONE if there is none. */
 __forceinline__ float read_row(const row_view &r, exchange &e) {
     float max = NONE;
-    walk_memory<CACHED && LOGITS ? 4 : 2>(r, [&](const float(&x)[4], int j) {
+    walk_memory<!LOGITS  ? 2
+                : CACHED ? 4
+                         : 1>(r, [&](const float(&x)[4], int j) {
         keep_vector(r, j, x);
         max = fmaxf(max, fmaxf(fmaxf(x[0], x[1]), fmaxf(x[2], x[3])));
     });

@@ -144,6 +144,7 @@ __forceinline__ drawing filter_row(context &c, const params &p, int k, float top
             f.mass = 1ull << larger(42 - f.unit.exponent, 0);
             if (!q.counted && turn == 0) {
                 q.unit = f.unit;
+                q.again = true;
                 q.want = share_of(f.top_p, (double)f.mass);
                 save(c, f, q);
                 continue;
@@ -164,7 +165,14 @@ __forceinline__ drawing filter_row(context &c, const params &p, int k, float top
         else if (LOGITS)
             f.mass = whole_mass(c, u);
         const float total = (float)((double)d.sums.total * power_of_two(u.exponent - 42));
-        q = {share_of(f.top_p, (double)f.mass), least, u, false, total, f.k <= FEW_KEPT, listed};
+        q = {share_of(f.top_p, (double)f.mass),
+             least,
+             u,
+             false,
+             total,
+             f.k <= FEW_KEPT,
+             listed,
+             true};
         if (q.want > d.sums.total)
             return d;
         save(c, f, q);

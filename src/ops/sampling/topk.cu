@@ -177,7 +177,7 @@ __forceinline__ void take_largest(row_view &r, exchange &e, select_room *room, s
         listed = false;
         if (turn < 2) {
             aim(state, {(uint64_t)p.k, turn == 0 ? floor : -INFINITE, unit_of_counts(), true, 0.0f,
-                        turn == 0});
+                        turn == 0, false, turn == 1 && floor > -INFINITE});
             least = select(r, e, room, state, g);
             listed = g.listed;
         }
@@ -307,6 +307,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, SMALL ? 1 : 2)
     if (o.length > p.k) {
         row_view r = open_row(o.input, nullptr, o.length, nullptr);
         prefetch_first(r);
+        board.wait();
         take_largest(r, board, room, &state, p, o, request);
     } else {
         for (int64_t i = cluster_rank<CLUSTER>() * THREADS + threadIdx.x; i < p.k;
