@@ -109,9 +109,8 @@ __forceinline__ void compete(contest &c, uint32_t *shared, const row_view &r, bo
                              const generator &g) {
     for (int begin = r.first; begin < r.last; begin += 32 * LOADS) {
         batch<LOADS> b;
-        prefetch(r, begin + AHEAD, 32 * LOADS);
         if (aligned) {
-            b.template read<true>(r, [&](int n) { return begin + 32 * n; });
+            b.read(r, [&](int n) { return begin + 32 * n; });
         } else {
 #pragma unroll
             for (int n = 0; n < LOADS; n++)

@@ -39,8 +39,7 @@ __forceinline__ void write_row(const row_view &r, const params &p, int64_t row, 
     if constexpr (CACHED) {
         walk(r, put);
     } else {
-        prefetch_first(r);
-        walk_memory<2, true>(r, put);
+        walk_memory<4>(r, put);
     }
 }
 
@@ -173,7 +172,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, CACHED &&INPUT == F32 ? 3 
         f.row = open_row(input, nullptr, p.v, nullptr);
         f.room = reinterpret_cast<select_room *>(memory);
         f.state = &state;
-        prefetch_first(f.row);
         f.board.wait();
         if constexpr (SCORES)
             mask(f, p, row);

@@ -154,7 +154,7 @@ __forceinline__ int find_part(const row_view &part, boards *board, float least, 
 #pragma unroll 1
         for (int begin = part.first; begin < part.last; begin += 32 * N) {
             if (turn == 0 || !once)
-                b.template read<true>(part, [&](int n) { return begin + 32 * n; });
+                b.read(part, [&](int n) { return begin + 32 * n; });
 #pragma unroll
             for (int n = 0; n < N; n++) {
                 float x[4];

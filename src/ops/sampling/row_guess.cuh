@@ -151,8 +151,8 @@ __forceinline__ float take_sample(const row_view &r, select_room *room, bool pos
                                   float floor) {
     const int groups = (shares_of(r.end).stretch + 31) / 32;
     batch<SAMPLE> sample;
-    sample.template read<false>(
-        r, [&](int n) { return r.first + 32 * (groups > SAMPLE ? n * groups / SAMPLE : n); });
+    sample.read(r,
+                [&](int n) { return r.first + 32 * (groups > SAMPLE ? n * groups / SAMPLE : n); });
     room->coarse.own[threadIdx.x] = 0;
     __syncthreads();
 #pragma unroll
@@ -162,7 +162,8 @@ __forceinline__ float take_sample(const row_view &r, select_room *room, bool pos
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             const int b = bin_of(x[i], positive);
-            if (x[i] >= floor)
+            /* The bin of the least probabilities would be on one address what most wait for. */
+            if (x[i] >= floor && b > 0)
                 atomicAdd(&room->coarse.own[b / 2], b % 2 ? 65536u : 1u);
         }
     }

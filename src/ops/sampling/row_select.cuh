@@ -182,7 +182,7 @@ __forceinline__ harvest gather(const row_view &r, select_room *room, span s, con
     const mass_unit unit = q.unit;
     mass_sum sum;
     harvest h = {0, 0, NONE};
-    walk_memory<GATHER, true>(r, [&](const float(&x)[4], int j) {
+    walk_memory<GATHER>(r, [&](const float(&x)[4], int j) {
         bool in[4];
         h.max = fmaxf(h.max, fmaxf(fmaxf(x[0], x[1]), fmaxf(x[2], x[3])));
 #pragma unroll

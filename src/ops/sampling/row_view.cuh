@@ -136,7 +136,7 @@ __forceinline__ raw_t read_raw(const row_view &r, const input_t *base, int j) {
     const int at = 4 * j;
     raw_t raw;
     if (at >= r.lead && at + 4 <= r.end) {
-        raw = load_stream<raw_t>(base + at);
+        raw = load<raw_t>(base + at);
     } else {
 #pragma unroll
         for (int i = 0; i < 4; i++)
@@ -175,14 +175,12 @@ template <int N> struct batch {
 
     /* at(n): the first vector of group n, of which there is one for each lane; it grows with n.
      * Loads without branches between them are under way together. */
-    template <bool ONCE, class A> __forceinline__ void read(const row_view &r, A at) {
+    template <class A> __forceinline__ void read(const row_view &r, A at) {
         const int lane = lane_of_warp(), last = at(N - 1) + 32;
         if (!RESIDUAL && 4 * at(0) >= r.lead && last <= r.last && 4 * last <= r.end) {
 #pragma unroll
-            for (int n = 0; n < N; n++) {
-                const input_t *from = r.base + 4 * (int64_t)(at(n) + lane);
-                raw[n] = ONCE ? load_stream<raw_t>(from) : load<raw_t>(from);
-            }
+            for (int n = 0; n < N; n++)
+                raw[n] = load<raw_t>(r.base + 4 * (int64_t)(at(n) + lane));
             return;
         }
 #pragma unroll
@@ -217,27 +215,6 @@ template <int N> struct batch {
     }
 };
 
-/* Has L2 fetch vectors of this warp, so that loads wait for it alone. */
-__forceinline__ void prefetch(const row_view &r, int begin, int count) {
-    if constexpr (ARCH >= 90 && !RESIDUAL) {
-        const uintptr_t mask = ~(uintptr_t)15;
-        const uintptr_t from = (uintptr_t)(r.base + 4 * (int64_t)begin) & mask;
-        const int last = smaller(smaller(begin + count, r.last), r.end / 4);
-        const uintptr_t to = (uintptr_t)(r.base + 4 * (int64_t)last) & mask;
-        if (lane_of_warp() == 0 && begin < last && from < to)
-            asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from),
-                         "r"((uint32_t)(to - from))
-                         : "memory");
-    }
-}
-
-/* Vectors between what a warp reads and what L2 fetches for it: all warps together less than L2. */
-constexpr int AHEAD = 384;
-
-__forceinline__ void prefetch_first(const row_view &r) {
-    prefetch(r, r.first, AHEAD);
-}
-
 /* The same row. Addresses in it are then computed where they are used, and not kept in registers
  * through everything that comes before. */
 __forceinline__ row_view here(row_view r) {
@@ -245,17 +222,13 @@ __forceinline__ row_view here(row_view r) {
     return r;
 }
 
-/* Passes all vectors of this warp to f(x, j), from memory, N loads at a time; FAR: L2 fetches
- * ahead of them, for which prefetch_first has begun. All lanes call f equally often; behind the
- * last vector x is NONE. */
-template <int N, bool FAR = false, class F>
-__forceinline__ void walk_memory(const row_view &row, F f) {
+/* Passes all vectors of this warp to f(x, j), from memory, N loads at a time. All lanes call f
+ * equally often; behind the last vector x is NONE. */
+template <int N, class F> __forceinline__ void walk_memory(const row_view &row, F f) {
     const row_view r = here(row);
     for (int begin = r.first; begin < r.last; begin += 32 * N) {
         batch<N> now;
-        if (FAR)
-            prefetch(r, begin + AHEAD, 32 * N);
-        now.template read<true>(r, [&](int n) { return begin + 32 * n; });
+        now.read(r, [&](int n) { return begin + 32 * n; });
 #pragma unroll
         for (int n = 0; n < N; n++) {
             float x[4];

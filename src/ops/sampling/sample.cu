@@ -184,7 +184,7 @@ __forceinline__ drawing filter_min(context &c, const params &p, float min_p, mas
     float max = NONE;
     batch<SAMPLE> sample;
     const int groups = (shares_of(c.row.end).stretch + 31) / 32;
-    sample.template read<false>(c.row, [&](int n) {
+    sample.read(c.row, [&](int n) {
         return c.row.first + 32 * (groups > SAMPLE ? n * groups / SAMPLE : n);
     });
 #pragma unroll
@@ -206,7 +206,7 @@ __forceinline__ drawing stream_row(context &c, const params &p, mass_unit &u) {
     mass_sum sum;
     float max = 0.0f;
     u = unit_of(1.0f, (int)p.v);
-    walk_memory<4, true>(c.row, [&](const float(&x)[4], int) {
+    walk_memory<4>(c.row, [&](const float(&x)[4], int) {
         sum.add4(x, u);
         max = fmaxf(max, fmaxf(fmaxf(x[0], x[1]), fmaxf(x[2], x[3])));
     });
@@ -232,7 +232,6 @@ __forceinline__ void sample(context &c, const params &p, int64_t out) {
     c.row = open_row(static_cast<const input_t *>(p.input) + (outside ? 0 : from * p.input_n),
                      nullptr, outside ? 0 : p.v, nullptr);
     c.found.max = NONE;
-    prefetch_first(c.row);
     if constexpr (SELECT) {
         c.board.wait();
         const float share = row_float(p.top_p, out), top_p = is_nan(share) ? 1.0f : share;

@@ -306,7 +306,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, SMALL ? 1 : 2)
     const output o = open_output(p, row, request);
     if (o.length > p.k) {
         row_view r = open_row(o.input, nullptr, o.length, nullptr);
-        prefetch_first(r);
         board.wait();
         take_largest(r, board, room, &state, p, o, request);
     } else {
