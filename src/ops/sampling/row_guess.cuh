@@ -21,7 +21,7 @@ constexpr int POOL = SMALL ? 4096 : 8192, SLOTS = POOL / CLUSTER;
 /* Vectors that a lane looks at for a guess. */
 constexpr int SAMPLE = LOGITS ? 1 : 4;
 /* Vectors that a lane has under way as a row is read. */
-constexpr int GATHER = LOGITS || RANKED ? 2 : 4;
+constexpr int GATHER = LOGITS || RANKED ? 2 : PROBS ? 3 : 4;
 /* Up to so many values in a row, or kept so far, everything is set aside. */
 constexpr int FEW = 3840, FEW_KEPT = 2048;
 constexpr float LEAST_PROB = __builtin_bit_cast(float, 1u);

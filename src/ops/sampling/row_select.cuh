@@ -172,54 +172,88 @@ struct harvest {
     float max;      /* of all; per lane */
 };
 
+/* Adds up what lies above the span. */
+template <int N>
+__forceinline__ void add_above(mass_sum &sum, const float (&x)[N][4], float top, bool counted,
+                               mass_unit unit) {
+#pragma unroll
+    for (int n = 0; n < N; n++) {
+        float over[4];
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            over[i] = x[n][i] >= top ? (counted ? 1.0f : x[n][i]) : 0.0f;
+        sum.add4(over, unit);
+    }
+}
+
+/* Sets aside N values of each lane, those that are in the span, and gives how many there are in the
+ * warp. With columns they are by column if N is 4, for then they are neighbours. Behind the end of
+ * the pool nothing is written, and the list will not be used. */
+template <int N>
+__forceinline__ int set_aside(const float (&x)[N], span s, float *own, int *columns, int column,
+                              int room) {
+    uint32_t mask = 0;
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        mask |= (uint32_t)(x[i] >= s.low && !(x[i] >= s.top)) << i;
+    const int count = __popc(mask), upto = warp_prefix(count);
+    const int all = __shfl_sync(0xffffffffu, upto, 31);
+    if (all <= room) {
+        int slot = upto - count;
+#pragma unroll
+        for (int i = 0; i < N; i++) {
+            if (mask >> i & 1) {
+                own[slot] = x[i];
+                if (INDEXED)
+                    columns[slot] = column + i;
+                slot++;
+            }
+        }
+    }
+    return all;
+}
+
 /* Sets aside the values of the span, by column if their columns are kept. */
-__forceinline__ harvest gather(const row_view &r, select_room *room, span s, const goal &q) {
+__forceinline__ harvest gather(const row_view &row, select_room *room, span s, const goal &q) {
     const int warp = warp_of_block();
+    const row_view r = here(row);
     float *own = room->own[warp];
     int *columns = columns_of(room, warp);
-    const uint32_t earlier = (1u << lane_of_warp()) - 1;
     const bool bounded = !is_nan(s.top), counted = q.counted;
     const mass_unit unit = q.unit;
     mass_sum sum;
     harvest h = {0, 0, NONE};
-    walk_memory<GATHER>(r, [&](const float(&x)[4], int j) {
-        bool in[4];
-        h.max = fmaxf(h.max, fmaxf(fmaxf(x[0], x[1]), fmaxf(x[2], x[3])));
+#pragma unroll 1
+    for (int begin = r.first; begin < r.last; begin += 32 * GATHER) {
+        batch<GATHER> b;
+        union {
+            float by_vector[GATHER][4], all[4 * GATHER];
+        } x;
+        float max[GATHER], most = NONE;
+        b.read(r, [&](int n) { return begin + 32 * n; });
 #pragma unroll
-        for (int i = 0; i < 4; i++)
-            in[i] = x[i] >= s.low && !(x[i] >= s.top);
-        if (bounded) {
-            float over[4];
-#pragma unroll
-            for (int i = 0; i < 4; i++)
-                over[i] = x[i] >= s.top ? (counted ? 1.0f : x[i]) : 0.0f;
-            sum.add4(over, unit);
+        for (int n = 0; n < GATHER; n++) {
+            float(&y)[4] = x.by_vector[n];
+            b.unpack(r, n, y);
+            max[n] = fmaxf(fmaxf(y[0], y[1]), fmaxf(y[2], y[3]));
+            most = fmaxf(most, max[n]);
         }
-        if (!__any_sync(0xffffffffu, in[0] || in[1] || in[2] || in[3]))
-            return;
+        h.max = fmaxf(h.max, most);
+        if (bounded)
+            add_above(sum, x.by_vector, s.top, counted, unit);
+        if (!__any_sync(0xffffffffu, most >= s.low))
+            continue;
         if constexpr (INDEXED) {
-            const int n = in[0] + in[1] + in[2] + in[3], upto = warp_prefix(n);
-            int slot = h.count + upto - n;
 #pragma unroll
-            for (int i = 0; i < 4; i++) {
-                if (in[i] && slot < OWN_POOL) {
-                    own[slot] = x[i];
-                    columns[slot] = 4 * j + i - r.lead;
-                }
-                slot += in[i];
-            }
-            h.count += __shfl_sync(0xffffffffu, upto, 31);
+            for (int n = 0; n < GATHER; n++)
+                if (__any_sync(0xffffffffu, max[n] >= s.low))
+                    h.count += set_aside(x.by_vector[n], s, own + h.count, columns + h.count,
+                                         4 * (begin + 32 * n + lane_of_warp()) - r.lead,
+                                         OWN_POOL - h.count);
         } else {
-#pragma unroll
-            for (int i = 0; i < 4; i++) {
-                const uint32_t lanes = __ballot_sync(0xffffffffu, in[i]);
-                const int slot = h.count + __popc(lanes & earlier);
-                if (in[i] && slot < OWN_POOL)
-                    own[slot] = x[i];
-                h.count += __popc(lanes);
-            }
+            h.count += set_aside(x.all, s, own + h.count, columns, 0, OWN_POOL - h.count);
         }
-    });
+    }
     sum.carry();
     h.above = warp_total(sum.total);
     return h;
