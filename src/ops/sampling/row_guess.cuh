@@ -145,6 +145,11 @@ __forceinline__ float edge_of(int bin, bool positive) {
     return bin == 0 ? NAN_VALUE : -bits_float((uint32_t)(SIGNED_FIRST - m) << 18);
 }
 
+/* The middle of a bin of values that are not negative. */
+__forceinline__ float middle_of(int bin) {
+    return bits_float(((uint32_t)(bin + POSITIVE_FIRST) << 18) + (1u << 17));
+}
+
 /* Fills the bins of this block and gives the share of the elements in them, 1 to so many. L1 keeps
  * what is read, which is all there is of a row that is spread over many blocks. */
 __forceinline__ float take_sample(const row_view &r, select_room *room, bool positive,
@@ -201,15 +206,16 @@ __forceinline__ void read_counts(const coarse_bins &bins, int word, uint32_t (&c
  * or the mass that lies below. */
 __forceinline__ void judge_sample(const select_room *room, select_state *state, float share,
                                   float target, bool counted) {
-    /* Counts add up from the top, masses from the bottom. */
-    constexpr float HALF_BIN = 1.0f + 1.0f / 64;
+    /* Counts add up from the top, masses from the bottom. Where values lie in their bin is not
+     * known: the variance of that as a part of their squares. */
+    constexpr float WITHIN = 2e-4f;
     const int at = counted ? THREADS - 1 - (int)threadIdx.x : (int)threadIdx.x;
     uint32_t count[2];
     float weight[2], own = 0.0f;
     read_counts(room->coarse, at, count);
 #pragma unroll
     for (int i = 0; i < 2; i++) {
-        weight[i] = (float)count[i] * (counted ? 1.0f : edge_of(2 * at + i, true) * HALF_BIN);
+        weight[i] = (float)count[i] * (counted ? 1.0f : middle_of(2 * at + i));
         own += weight[i];
     }
     const float upto = warp_prefix(own);
@@ -225,21 +231,22 @@ __forceinline__ void judge_sample(const select_room *room, select_state *state, 
     float sum = warp_total(lane < warp_of_block() ? state->mass_part[lane % WARPS] : 0.0f);
     sum += upto - own;
     const float wanted = target / share;
-    const float spread = share == 1.0f ? 0.0f : 3.0f * sqrtf(wanted) + 4.0f;
-    const bool roomy = (wanted + spread) * share <= POOL / 2;
+    const float excess = share == 1.0f ? 0.0f : 3.0f * sqrtf(wanted) + 4.0f;
+    const bool roomy = (wanted + excess) * share <= POOL / 2;
     if (counted) {
 #pragma unroll
         for (int i = 1; i >= 0; i--) {
             sum += weight[i];
-            low = sum >= wanted + spread ? larger(low, 2 * at + i) : low;
-            top = !roomy && sum < wanted - spread ? 2 * at + i : top;
+            low = sum >= wanted + excess ? larger(low, 2 * at + i) : low;
+            top = !roomy && sum < wanted - excess ? 2 * at + i : top;
         }
     } else {
 #pragma unroll
         for (int i = 0; i < 2; i++) {
             /* The mass below is what a sample knows well: no single value there is large. */
             const float edge = edge_of(2 * at + i, true), below = share * sum;
-            const float slack = 3.0f * sqrtf((share - 1.0f) * edge * below) + 0.003f * below;
+            const float spread = 3.0f * sqrtf((share - 1.0f + WITHIN) * edge * below);
+            const float slack = spread + 0.003f * below;
             low = below + slack <= target ? 2 * at + i : low;
             top = below - slack > target ? smaller(top, 2 * at + i) : top;
             sum += weight[i];
