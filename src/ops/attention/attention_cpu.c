@@ -23,18 +23,30 @@ static float scale_value(const bolide__attention_scale *s, int64_t head) {
     return s->tensor ? s->tensor[head * s->step] : (float)s->number;
 }
 
-/* ---- rotary embedding --------------------------------------------------------------------- */
+/* ---- keys that are not used as they lie ---------------------------------------------------- */
 
-/* Rotates the block's keys of a head, `offset` bytes behind the rows at hand, into scratch. */
-static void rotate_keys(const unit *u, int64_t offset, const char **rotated) {
+/* The block's keys of a head in scratch, as f32 rows, where they do not lie ready in memory: turned
+ * to their positions, or joined from two tensors. The head is `offset` bytes behind the rows at
+ * hand. */
+static void change_keys(const unit *u, int64_t offset, const char **changed) {
     const bolide__attention_params *p = u->p;
-    const int64_t step = pad16(p->d_qk / 2);
+    const int64_t step = pad16(p->d_qk / 2), own = p->d_qk - p->d_tail;
+    const char *tails[BLOCK];
+    if (p->flags & BOLIDE__ATTN_TAIL)
+        find_rows(u, tails_of(u), u->key, u->n, tails);
     for (int j = 0; j < u->n; j++) {
-        float *row = u->rotated + j * u->dq;
-        widen(u->row[j] + offset, p->kv_dtype, p->d_qk, row);
-        rotate(row, p->d_qk, u->cosine + j * step, u->sine + j * step);
-        rotated[j] = (const char *)row;
+        float *row = u->changed + j * u->dq;
+        widen(u->row[j] + offset, p->kv_dtype, own, row);
+        if (p->flags & BOLIDE__ATTN_TAIL)
+            widen(tails[j], p->kv_dtype, p->d_tail, row + own);
+        if (p->flags & BOLIDE__ATTN_ROPE)
+            rotate(row, p->d_qk, u->cosine + j * step, u->sine + j * step);
+        changed[j] = (const char *)row;
     }
+}
+
+static bool keys_change(const bolide__attention_params *p) {
+    return (p->flags & (BOLIDE__ATTN_ROPE | BOLIDE__ATTN_TAIL)) != 0;
 }
 
 /* ---- queries ------------------------------------------------------------------------------ */
@@ -49,9 +61,8 @@ static int64_t row_head(const unit *u, int64_t i, int64_t r) {
 
 /* What a query is multiplied by: the scores then come out in units of the softmax's base, or
  * divided by the soft cap. */
-static float query_scale(const bolide__attention_params *p, int64_t q_head, int64_t kv_head) {
-    const double s = p->sm_scale * (double)scale_value(&p->q_scale, q_head) *
-                     (double)scale_value(&p->k_scale, kv_head);
+static float query_scale(const bolide__attention_params *p, int64_t q_head, float key_scale) {
+    const double s = p->sm_scale * (double)scale_value(&p->q_scale, q_head) * (double)key_scale;
     return (float)(p->soft_cap > 0 ? s / p->soft_cap : s * 1.4426950408889634);
 }
 
@@ -65,22 +76,29 @@ static const void *query_at(const unit *u, int64_t i, int64_t r) {
 static void load_query(unit *u, int64_t i, int64_t r, float *q) {
     const bolide__attention_params *p = u->p;
     const int64_t token = row_token(u, r), head = row_head(u, i, r);
-    widen(query_at(u, i, r), p->q_dtype, p->d_qk, q);
+    const int64_t own = p->d_qk - p->d_tail;
+    widen(query_at(u, i, r), p->q_dtype, own, q);
+    if (p->flags & BOLIDE__ATTN_TAIL) {
+        const int64_t row = u->place.request->q_start + token;
+        widen(dtype_at(p->q_tail, p->q_dtype, row * p->q_tail_n + head * p->q_tail_h), p->q_dtype,
+              p->d_tail, q + own);
+    }
     if (p->flags & BOLIDE__ATTN_ROPE) {
         if (r == 0 || row_token(u, r - 1) != token)
             rope_angles(p, u->place.shift + token, u->cosine, u->sine);
         rotate(q, p->d_qk, u->cosine, u->sine);
     }
-    const f32x16 scale = f32_set(query_scale(p, head, u->head + i));
+    const f32x16 scale = f32_set(query_scale(p, head, scale_value(&p->k_scale, u->head + i)));
+    const f32x16 tail = f32_set(query_scale(p, head, scale_value(&p->tail_scale, 0)));
     for (int64_t c = 0; c < u->dq; c += 16)
-        f32_store(q + c, f32_mul(f32_load(q + c), scale));
+        f32_store(q + c, f32_mul(f32_load(q + c), c < own ? scale : tail));
 }
 
 /* The queries of a head, regrouped by strips for tiles, else by groups of 4, 2 or 1. */
 static void pack_rows(unit *u, int64_t i) {
     const bolide__attention_params *p = u->p;
     const int64_t rows = u->place.rows;
-    const bool split = u->split && !(p->flags & BOLIDE__ATTN_ROPE);
+    const bool split = u->split && !keys_change(p);
     float *q = u->q + i * rows * u->dq;
     for (int64_t r = 0; r < rows;) {
         const int n = u->dot ? 1 << dot_step(rows - r) : strip_rows(rows - r);
@@ -104,7 +122,8 @@ static void load_queries(unit *u, int64_t i) {
     else
         pack_rows(u, i);
     for (int64_t r = 0; u->unit && r < rows; r++)
-        u->row_scale[r] = query_scale(u->p, row_head(u, 0, r), u->head);
+        u->row_scale[r] =
+            query_scale(u->p, row_head(u, 0, r), scale_value(&u->p->k_scale, u->head));
     for (int64_t c = 0; c < rows * u->dv; c += 16)
         f32_store(u->o + i * rows * u->dv + c, f32_zero());
     for (int64_t r = 0; r < rows; r++) {
@@ -144,16 +163,16 @@ static void scores_in_place(unit *u) {
                      .d_stride = u->dq,
                      .rows = rows,
                      .near = near_rows(u->heads * p->d_qk * bytes)};
-    if (!(p->flags & BOLIDE__ATTN_ROPE)) {
+    if (!keys_change(p)) {
         dot_all_scores(dot_kernels_of(p->kv_dtype), &pass, u->q, u->scores);
         return;
     }
-    const char *rotated[BLOCK];
-    pass.row = rotated;
+    const char *changed[BLOCK];
+    pass.row = changed;
     pass.heads = 1;
     pass.near = 0;
     for (int64_t i = 0; i < u->heads; i++) {
-        rotate_keys(u, i * p->k_h * bytes, rotated);
+        change_keys(u, i * p->k_h * bytes, changed);
         dot_all_scores(dot_kernels_of(BOLIDE_F32), &pass, u->q + i * rows * u->dq,
                        u->scores + i * rows * BLOCK);
     }
@@ -163,11 +182,11 @@ static void scores_in_place(unit *u) {
 static void scores_by_tiles(unit *u, int64_t i) {
     const bolide__attention_params *p = u->p;
     const char *const *k = u->row;
-    const char *rotated[BLOCK];
+    const char *changed[BLOCK];
     int64_t dtype = p->kv_dtype;
-    if (p->flags & BOLIDE__ATTN_ROPE) {
-        rotate_keys(u, 0, rotated);
-        k = rotated;
+    if (keys_change(p)) {
+        change_keys(u, 0, changed);
+        k = changed;
         dtype = BOLIDE_F32;
     }
     key_packer(dtype)(k, u->n, p->d_qk, u->keys);

@@ -66,7 +66,7 @@ static int64_t shared_bytes(const frozen_part *f, int64_t rows, int64_t keys, in
 
 /* attention_float.cu: q, a chunk of 64 by 65, weights, places, the item, rotations, sums. */
 static int64_t float_shared_bytes(const frozen_part *f) {
-    return f->d_qk * 16 * 4 + 64 * 65 * 4 + 64 * 16 * 4 + 64 * 16 +
+    return f->d_qk * 16 * 4 + 64 * 65 * 4 + 64 * 16 * 4 + 64 * 24 +
            (int64_t)sizeof(bolide__attention_work) + (f->d_qk / 2 + 1) * 8 + 32;
 }
 
@@ -77,7 +77,7 @@ static bool needs_float(const frozen_part *f) {
     const int64_t fp8 = BOLIDE_F8_E4M3FN | BOLIDE_F8_E5M2;
     return !(f->q_dtype & (BOLIDE_F16 | BOLIDE_BF16 | fp8)) ||
            (!(f->kv_dtype & fp8) && f->kv_dtype != f->q_dtype) || f->d_qk > MAX_HEAD_DIM ||
-           f->d_vo > MAX_HEAD_DIM || f->flags & BOLIDE__ATTN_ROPE;
+           f->d_vo > MAX_HEAD_DIM || f->flags & (BOLIDE__ATTN_ROPE | BOLIDE__ATTN_TAIL);
 }
 
 /* Keys and stages of a tile with which so many blocks share a multiprocessor. */
@@ -173,6 +173,7 @@ static bolide_status run_float(const bolide__call *call, const frozen_part *f,
                                const bolide__attention_params *p, bolide__grid *g) {
     bolide__spec s = BOLIDE_SPEC("attention/attention_float.cu", "bolide_attention_float");
     add_types(&s, p);
+    bolide__spec_add(&s, "D_TAIL", p->d_tail); /* 0, 64 */
     bolide__spec_add(&s, "FLAGS",
                      flags_of(p, f->q_len) | (p->flags & BOLIDE__ATTN_ROPE ? ROPE : 0));
     g->block = 128;

@@ -100,9 +100,13 @@ float scale_of(const bolide__attention_scale &s, int64_t head) {
 }
 
 /* What the products of a row are multiplied by; with a cap the logits come to units of it. */
-float logit_scale(const params &p, int32_t head) {
-    return (float)p.sm_scale * scale_of(p.k_scale, blockIdx.y) * scale_of(p.q_scale, head) *
+float logit_scale(const params &p, int32_t head, float key_scale) {
+    return (float)p.sm_scale * key_scale * scale_of(p.q_scale, head) *
            (CAPPED ? 1.0f / (float)p.soft_cap : LOG2E);
+}
+
+float logit_scale(const params &p, int32_t head) {
+    return logit_scale(p, head, scale_of(p.k_scale, blockIdx.y));
 }
 
 float alibi_slope(int64_t head, int64_t heads) {

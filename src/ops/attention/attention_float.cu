@@ -17,14 +17,16 @@
 #include "ops/attention/attention_internal.h"
 
 #if !defined(SPEC_QT) || !defined(SPEC_KT) || !defined(SPEC_OT) || !defined(SPEC_D_QK) ||          \
-    !defined(SPEC_D_VO) || !defined(SPEC_FLAGS)
-#error "QT, KT, OT: dtypes; D_QK, D_VO: head sizes; FLAGS"
+    !defined(SPEC_D_VO) || !defined(SPEC_D_TAIL) || !defined(SPEC_FLAGS)
+#error "QT, KT, OT: dtypes; D_QK, D_VO, D_TAIL: head sizes; FLAGS"
 #endif
 constexpr int64_t QT = SPEC_QT; /* F32, F16, BF16, F8_E4M3FN, F8_E5M2 */
 constexpr int64_t KT = SPEC_KT;
 constexpr int64_t OT = SPEC_OT;
 constexpr int D_QK = SPEC_D_QK; /* multiples of 8 up to 576 */
 constexpr int D_VO = SPEC_D_VO;
+constexpr int D_TAIL = SPEC_D_TAIL; /* columns of D_QK in tensors of their own */
+constexpr int D_OWN = D_QK - D_TAIL;
 constexpr int FLAGS = SPEC_FLAGS;
 constexpr bool PAGED = FLAGS & 1;
 constexpr bool MASKED = FLAGS & 2; /* causal or window */
@@ -52,7 +54,7 @@ struct shared_memory {
     float q[D_QK][ROWS];
     float side[KEYS][CHUNK + 1]; /* of K or V */
     float weights[KEYS][ROWS];
-    int64_t k_at[KEYS], v_at[KEYS];
+    int64_t k_at[KEYS], v_at[KEYS], tail_at[D_TAIL ? KEYS : 1];
     alignas(16) work item;
     double turns[ROPE ? HALF : 1]; /* of each pair of columns, a position */
     int32_t keys;                  /* of the tile */
@@ -85,9 +87,17 @@ float2_t rotate(const shared_memory &s, float x, float y, int i, int32_t positio
 float query(const params &p, const work &w, int32_t rows, int32_t row, int d) {
     if (row >= rows)
         return 0;
-    const int64_t at =
-        ((int64_t)w.q_start + query_token(p, w, row)) * p.q_n + query_head(p, w, row) * p.q_h + d;
-    return to_float(static_cast<const q_elem *>(p.q)[at]);
+    const int64_t n = (int64_t)w.q_start + query_token(p, w, row), h = query_head(p, w, row);
+    if constexpr (D_TAIL > 0) {
+        /* Both parts come in their own scale, so that the products need none. */
+        if (d >= D_OWN)
+            return to_float(static_cast<const q_elem *>(
+                       p.q_tail)[n * p.q_tail_n + h * p.q_tail_h + d - D_OWN]) *
+                   logit_scale(p, (int32_t)h, scale_of(p.tail_scale, 0));
+        return to_float(static_cast<const q_elem *>(p.q)[n * p.q_n + h * p.q_h + d]) *
+               logit_scale(p, (int32_t)h, scale_of(p.k_scale, 0));
+    }
+    return to_float(static_cast<const q_elem *>(p.q)[n * p.q_n + h * p.q_h + d]);
 }
 
 void load_queries(const params &p, const work &w, int32_t rows, shared_memory &s) {
@@ -125,6 +135,13 @@ void load_keys(const params &p, shared_memory &s, int chunk, int32_t first) {
         const int64_t at = s.k_at[key];
         const bool there = key < s.keys && in_head(chunk, c);
         const int d = head_column(chunk, c);
+        if constexpr (D_TAIL > 0) {
+            if (there && d >= D_OWN) {
+                s.side[key][c] =
+                    to_float(static_cast<const kv_elem *>(p.k_tail)[s.tail_at[key] + d - D_OWN]);
+                continue;
+            }
+        }
         if constexpr (ROPE) {
             float2_t x = {};
             if (there)
@@ -238,9 +255,13 @@ void add_values(const shared_memory &s, int chunk, rows_state &r) {
 void run_tile(const params &p, const work &w, int32_t first, rows_state &r, shared_memory &s) {
     if (threadIdx.x < KEYS) {
         const int32_t key = first + (int32_t)threadIdx.x;
-        const location at = locate(p, w, key, look_up(p, w, key));
+        const int32_t page = look_up(p, w, key);
+        const location at = locate(p, w, key, page);
         s.k_at[threadIdx.x] = at.k;
         s.v_at[threadIdx.x] = at.v;
+        if constexpr (D_TAIL > 0)
+            s.tail_at[threadIdx.x] =
+                page * p.k_tail_page + (uint32_t)key % (uint32_t)p.page_size * p.k_tail_n;
         if (threadIdx.x == 0)
             s.keys = w.kv_end - first;
     }
@@ -310,7 +331,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
         rows_state r;
 #pragma unroll
         for (int i = 0; i < OWN; i++) {
-            r.scale[i] = logit_scale(p, query_head(p, w, threadIdx.x / 32 * OWN + i));
+            const int32_t head = query_head(p, w, threadIdx.x / 32 * OWN + i);
+            r.scale[i] = D_TAIL > 0 ? 1.0f : logit_scale(p, head);
             r.m[i] = -INFINITE;
             r.l[i] = 0;
 #pragma unroll

@@ -37,7 +37,8 @@ enum {
     BOLIDE__ATTN_LSE_BASE_E = 32,
     BOLIDE__ATTN_ITEMS = 64,   /* multi-item scoring */
     BOLIDE__ATTN_Q_WIDE = 128, /* CUDA: rows of q allow loads of 8 elements */
-    BOLIDE__ATTN_SIGNED = 256  /* CUDA: what logits are scaled by may be below 0 */
+    BOLIDE__ATTN_SIGNED = 256, /* CUDA: what logits are scaled by may be below 0 */
+    BOLIDE__ATTN_TAIL = 512    /* the last d_tail columns of q and k are tensors of their own */
 };
 
 /* An item of the schedule with all that a block of threads must know of its request; 80 bytes, so
@@ -92,10 +93,13 @@ typedef struct bolide__attention_params {
     const uint16_t *token_pos;    /* [requests, token_pos_len]: place in the item, 0 a delimiter */
     const uint16_t *max_item_len; /* [requests]: no token_pos is larger; NULL: unknown */
     int64_t token_pos_len;
+    const void *q_tail; /* [rows, h_q, d_tail] with ATTN_TAIL; q then has the other columns */
+    const void *k_tail; /* [pages, page_size, d_tail] for all heads; k likewise */
 
     int64_t q_n, q_h;
     int64_t k_page, k_n, k_h;
     int64_t v_page, v_n, v_h;
+    int64_t q_tail_n, q_tail_h, k_tail_page, k_tail_n;
     int64_t out_n, out_h;
     int64_t lse_n, lse_h;
     int64_t sink_h;
@@ -116,6 +120,7 @@ typedef struct bolide__attention_params {
     float *partial_ml; /* [slots, h_kv, tile_rows, 2]: largest logit (base 2), sum of p */
 
     int64_t h_q, h_kv, group, d_qk, d_vo, page_size;
+    int64_t d_tail;     /* of d_qk; 0 without ATTN_TAIL */
     int64_t page_shift; /* CUDA: page_size is 1 << page_shift; −1: of no number */
     int64_t tile_rows;
     int64_t workers;                    /* stretches of the schedule */
@@ -125,8 +130,9 @@ typedef struct bolide__attention_params {
     double sm_scale;
     double soft_cap; /* 0: off */
     double rope_scale, rope_theta;
-    bolide__attention_scale q_scale; /* a query head */
-    bolide__attention_scale k_scale; /* a key head */
+    bolide__attention_scale q_scale;    /* a query head */
+    bolide__attention_scale k_scale;    /* a key head */
+    bolide__attention_scale tail_scale; /* of k_tail, one value */
     bolide__attention_scale v_scale;
     bolide__attention_scale o_scale; /* one value */
 
@@ -149,7 +155,7 @@ typedef struct bolide__attention_params {
 typedef struct bolide__attention_plan {
     bolide_plan head;
     struct bolide__attention_frozen {
-        int64_t h_q, h_kv, d_qk, d_vo, page_size, kv_layout;
+        int64_t h_q, h_kv, d_qk, d_vo, d_tail, page_size, kv_layout;
         int64_t q_dtype, kv_dtype, o_dtype;
         int64_t flags, window_left, use_custom_mask, use_indptr, paged;
         double sm_scale, soft_cap, rope_scale, rope_theta;
@@ -176,7 +182,8 @@ typedef struct bolide__attention_plan {
  */
 typedef struct bolide__attention_problem {
     int64_t h_q, h_kv, d_qk, d_vo, page_size, kv_layout; /* page_size 0: no pages */
-    int64_t q_dtype, kv_dtype, o_dtype;                  /* BOLIDE_NO_INT: not given */
+    int64_t d_tail;                     /* columns of d_qk that lie in tensors of their own */
+    int64_t q_dtype, kv_dtype, o_dtype; /* BOLIDE_NO_INT: not given */
     int64_t pos_encoding_mode, causal, use_custom_mask, window_left;
     double logits_soft_cap, sm_scale, rope_scale, rope_theta;
     int64_t fixed_split_size, disable_split_kv;
@@ -226,9 +233,12 @@ extern const bolide__plan_dim bolide__attention_plan_dims[];
 /* The run arguments of every operator in one form. */
 typedef struct bolide__attention_run_args {
     const bolide_tensor *q, *k, *v, *indices, *block_tables;
+    const bolide_tensor *q_tail, *k_tail; /* or NULL */
     const bolide_tensor *custom_mask, *packed_custom_mask, *sinks;
     double q_scale, k_scale, v_scale, o_scale;
     const bolide_tensor *q_scale_tensor, *k_scale_tensor, *v_scale_tensor, *o_scale_tensor;
+    double tail_scale;
+    const bolide_tensor *tail_scale_tensor;
     const bolide_tensor *prefix_len, *token_pos, *max_item_len;
     int64_t token_pos_len;
     int64_t lse_base_e;
@@ -239,6 +249,9 @@ typedef struct bolide__attention_run_args {
     const char *indices_name;
 } bolide__attention_run_args;
 
+/* A scale's tensor: NULL, one element or one a head. */
+bolide_status bolide__attention_check_scale(const bolide__call *call, const char *name,
+                                            const bolide_tensor *t, int64_t heads);
 /* Masks against each other, and scales. */
 bolide_status bolide__attention_check_args(const bolide__call *call,
                                            const bolide__attention_run_args *a, int64_t h_q,

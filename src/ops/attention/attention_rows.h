@@ -34,10 +34,13 @@
     BOLIDE_ENUM_ROW(A, pos_encoding_mode, "NONE ROPE_LLAMA ALIBI", BOLIDE_POS_NONE,                \
                     "positions inside the kernel")
 
-#define BOLIDE__ATTN_LOGIT_ROWS(A)                                                                 \
+#define BOLIDE__ATTN_CAP_ROWS(A)                                                                   \
     BOLIDE_I64_ROW(A, window_left, -1, "keys visible before the query's own; -1: all"),            \
         BOLIDE_F64_ROW(A, logits_soft_cap, NAN, "cap * tanh(s / cap); 0: off",                     \
-                       BOLIDE__ATTN_OPTION),                                                       \
+                       BOLIDE__ATTN_OPTION)
+
+#define BOLIDE__ATTN_LOGIT_ROWS(A)                                                                 \
+    BOLIDE__ATTN_CAP_ROWS(A),                                                                      \
         BOLIDE_F64_ROW(A, sm_scale, NAN, "of the logits; default 1/sqrt of the head size",         \
                        BOLIDE__ATTN_OPTION),                                                       \
         BOLIDE_F64_ROW(A, rope_scale, 1, "divides positions in ROPE_LLAMA"),                       \
@@ -61,25 +64,31 @@
     .window_left = (a)->window_left, .logits_soft_cap = (a)->logits_soft_cap,                      \
     .sm_scale = (a)->sm_scale, .rope_scale = (a)->rope_scale, .rope_theta = (a)->rope_theta
 
+#define BOLIDE__ATTN_SPLIT_FIELDS(a)                                                               \
+    .q_dtype = (a)->q_data_type, .kv_dtype = (a)->kv_data_type, .o_dtype = (a)->o_data_type,       \
+    .causal = (a)->causal, .use_custom_mask = (a)->use_custom_mask,                                \
+    .fixed_split_size = (a)->fixed_split_size, .disable_split_kv = (a)->disable_split_kv,          \
+    .max_batch = (a)->max_batch_size, .max_kv_len = (a)->max_sequence_kv,                          \
+    .workspace = (a)->workspace, .plan = (a)->plan
+
 #define BOLIDE__ATTN_OPTION_FIELDS(a)                                                              \
-    BOLIDE__ATTN_LOGIT_FIELDS(a),                                                                  \
-        .h_q = (a)->num_qo_heads, .h_kv = (a)->num_kv_heads, .q_dtype = (a)->q_data_type,          \
-        .kv_dtype = (a)->kv_data_type, .o_dtype = (a)->o_data_type, .causal = (a)->causal,         \
-        .use_custom_mask = (a)->use_custom_mask, .fixed_split_size = (a)->fixed_split_size,        \
-        .disable_split_kv = (a)->disable_split_kv, .max_batch = (a)->max_batch_size,               \
-        .max_kv_len = (a)->max_sequence_kv, .workspace = (a)->workspace, .plan = (a)->plan
+    BOLIDE__ATTN_LOGIT_FIELDS(a), BOLIDE__ATTN_SPLIT_FIELDS(a), .h_q = (a)->num_qo_heads,          \
+                                                                .h_kv = (a)->num_kv_heads
 
 /* ---- run ---------------------------------------------------------------------------------- */
+
+#define BOLIDE__ATTN_LIST_ROWS(A, list)                                                            \
+    BOLIDE_IN(A, list, "n_indices", BOLIDE_I32, "page ids, request behind request",                \
+              BOLIDE__ATTN_OPTION),                                                                \
+        BOLIDE_IN(A, block_tables, "b m", BOLIDE_I32, "page ids, one row a request",               \
+                  BOLIDE__ATTN_OPTION)
 
 #define BOLIDE__ATTN_PAGE_ROWS(A, list)                                                            \
     BOLIDE_IN(A, k_cache, "kv_layout=NHD: p page_size h_kv d_qk; HND: p h_kv page_size d_qk",      \
               BOLIDE_LIKE(kv_data_type), "pages of keys"),                                         \
         BOLIDE_IN(A, v_cache, "kv_layout=NHD: p page_size h_kv d_vo; HND: p h_kv page_size d_vo",  \
                   BOLIDE_LIKE(kv_data_type), "pages of values"),                                   \
-        BOLIDE_IN(A, list, "n_indices", BOLIDE_I32, "page ids, request behind request",            \
-                  BOLIDE__ATTN_OPTION),                                                            \
-        BOLIDE_IN(A, block_tables, "b m", BOLIDE_I32, "page ids, one row a request",               \
-                  BOLIDE__ATTN_OPTION)
+        BOLIDE__ATTN_LIST_ROWS(A, list)
 
 #define BOLIDE__ATTN_SCALE_ROWS(A)                                                                 \
     BOLIDE_F64_OR(A, q_scale, " | _", BOLIDE_F32, 1, "what a stored 1.0 of q stands for"),         \

@@ -39,6 +39,7 @@ const bolide__plan_dim bolide__attention_plan_dims[] = {
     {"h_kv", offsetof(bolide__attention_plan, frozen.h_kv)},
     {"d_qk", offsetof(bolide__attention_plan, frozen.d_qk)},
     {"d_vo", offsetof(bolide__attention_plan, frozen.d_vo)},
+    {"d_tail", offsetof(bolide__attention_plan, frozen.d_tail)},
     {"page_size", offsetof(bolide__attention_plan, frozen.page_size)},
     {"kv_layout", offsetof(bolide__attention_plan, frozen.kv_layout)},
     {"q_data_type", offsetof(bolide__attention_plan, frozen.q_dtype)},
@@ -243,7 +244,8 @@ static int64_t default_out(int64_t q_dtype) {
 static int64_t flags_of(const bolide__attention_problem *pr) {
     return (pr->causal && !pr->use_custom_mask ? BOLIDE__ATTN_CAUSAL : 0) |
            (pr->pos_encoding_mode == BOLIDE_POS_ROPE_LLAMA ? BOLIDE__ATTN_ROPE : 0) |
-           (pr->pos_encoding_mode == BOLIDE_POS_ALIBI ? BOLIDE__ATTN_ALIBI : 0);
+           (pr->pos_encoding_mode == BOLIDE_POS_ALIBI ? BOLIDE__ATTN_ALIBI : 0) |
+           (pr->d_tail ? BOLIDE__ATTN_TAIL : 0);
 }
 
 /* Offsets of the live part and of the scratch; the order of the drawing in attention_internal.h. */
@@ -319,6 +321,7 @@ static bolide_status lay_out(const bolide__call *call, const bolide__attention_p
         .h_kv = pr->h_kv,
         .d_qk = pr->d_qk,
         .d_vo = pr->d_vo,
+        .d_tail = pr->d_tail,
         .page_size = pr->page_size,
         .kv_layout = pr->kv_layout,
         .q_dtype = pr->q_dtype,
