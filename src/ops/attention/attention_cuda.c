@@ -191,7 +191,8 @@ static bolide_status run_float(const bolide__call *call, const frozen_part *f,
 static bool is_crowded(const frozen_part *f, const bolide__attention_params *p, int64_t flags) {
     return f->tile_rows == 128 && f->keys == 64 &&
            ((p->d_qk != 128 && p->d_qk != 64) || (p->d_vo != 128 && p->d_vo != 64) ||
-            flags & (PAGED | CAPPED | ALIBI | SPECIAL | RULED) || !(flags & WIDE));
+            (flags & PAGED && !(flags & MASKED)) || flags & (CAPPED | ALIBI | SPECIAL | RULED) ||
+            !(flags & WIDE));
 }
 
 static bolide_status run_tensor(const bolide__call *call, const frozen_part *f,
