@@ -6,7 +6,7 @@
 
 #include "core/context.h"
 #include "cuda/cuda.h"
-#include "ops/attention/attention_internal.h"
+#include "ops/attention/attention_sm90.h"
 
 typedef struct bolide__attention_frozen frozen_part;
 
@@ -101,6 +101,22 @@ static int64_t choose_tile(const bolide__cuda_limits *limits, frozen_part *f, in
     return 0;
 }
 
+/* As many blocks as are resident share the key heads. */
+static void choose_workers(const bolide__cuda_limits *limits, frozen_part *f, int64_t blocks) {
+    const int64_t resident = blocks * limits->sm_count;
+    f->workers = resident > f->h_kv ? resident / f->h_kv : 1;
+}
+
+bool bolide__attention_cuda_rows(const bolide__call *call, frozen_part *f, int64_t rows) {
+    const bolide__cuda_limits *limits = bolide__cuda_limits_of(call->ctx);
+    if (f->tile_rows == rows)
+        return true;
+    const int64_t blocks = choose_tile(limits, f, rows);
+    if (blocks)
+        choose_workers(limits, f, blocks);
+    return blocks > 0;
+}
+
 void bolide__attention_cuda_choose(const bolide__call *call, frozen_part *f, int64_t rows) {
     const bolide__cuda_limits *limits = bolide__cuda_limits_of(call->ctx);
     int64_t blocks = 0;
@@ -118,8 +134,7 @@ void bolide__attention_cuda_choose(const bolide__call *call, frozen_part *f, int
         f->tile_rows = FLOAT_ROWS;
         blocks = 2;
     }
-    const int64_t resident = blocks * limits->sm_count;
-    f->workers = resident > f->h_kv ? resident / f->h_kv : 1;
+    choose_workers(limits, f, blocks);
 }
 
 /* ---- the specialisation -----------------------------------------------------------------------
@@ -197,6 +212,12 @@ bolide_status bolide__attention_cuda_run(const bolide__call *call,
                                          bolide__attention_params *p) {
     const frozen_part *f = &plan->frozen;
     const int64_t items = f->rule_tiles * f->rule_pieces;
+    if (f->sm90) {
+        bool served = false;
+        BOLIDE_TRY(bolide__attention_sm90_run(call, f, p, &served));
+        if (served)
+            return BOLIDE_OK;
+    }
     bolide__grid g = {.x = f->workers, .y = f->h_kv};
     if (f->ruled) {
         g.x = items < f->workers ? items : f->workers;
