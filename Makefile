@@ -8,12 +8,13 @@ PREFIX ?= /usr/local
 T ?= 60
 MAKEFLAGS += --no-print-directory
 SETUP := tools/setup.sh
+export TORCH_PACKAGES := torch apache-tvm-ffi numpy ml_dtypes pytest transformers
 BUILD_NEEDS := compiler c++ cmake pkg-config python3
 
 # $(call build,PRESET,FOLDER): configures once, then builds.
 build = { test -f $(2)/Makefile || cmake --preset $(1); } && cmake --build $(2) --parallel $(JOBS)
 
-.PHONY: all help python run test test-torch docs gate check check-san check-full check-isa check-gpu bench bench-gpu fuzz tables \
+.PHONY: all help python run test test-torch wheel docs gate check check-san check-full check-isa check-gpu bench bench-gpu fuzz tables \
 	format format-check lint clang-build install clean
 
 all: ## build the libraries and the tool in build/
@@ -33,7 +34,10 @@ test: all python ## run every test
 	@tests/run.sh build $(CTEST)
 
 test-torch: all python ## the Python tests on torch's tensors; installs torch (5 GB) into .venv-torch
-	@tests/python/run.sh build .venv-torch torch apache-tvm-ffi numpy ml_dtypes pytest transformers
+	@tests/python/run.sh build .venv-torch $(TORCH_PACKAGES)
+
+wheel: all python ## the Python package for others, into dist/, and a trial of it
+	@tests/python/wheel.sh build
 
 docs: all ## the reference of the Python package, into build/docs
 	@tools/docs.sh build
@@ -89,7 +93,7 @@ fuzz: ## fuzz for T seconds in all; inputs are kept in .cache/fuzz
 	@$(call build,fuzz,build/fuzz)
 	@tests/fuzz/run.sh build/fuzz $(T)
 
-check-gpu: all ## test every operator on the GPU, a part under compute-sanitizer (SHARD=0/16)
+check-gpu: all python ## test operators and Python on the GPU, a part under compute-sanitizer (SHARD=0/16)
 	@tools/check_gpu.sh
 
 check-isa: test ## test and time every instruction set of this machine

@@ -18,7 +18,7 @@ import torch
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 CPU, CUDA = 1, 2
 CODES = {torch.float16: (2, 16), torch.bfloat16: (4, 16), torch.float32: (2, 32),
-         torch.int32: (0, 32), torch.float8_e4m3fn: (10, 8)}
+         torch.int32: (0, 32), torch.uint8: (1, 8), torch.float8_e4m3fn: (10, 8)}
 BITS = {torch.float32: 1 << 1, torch.float16: 1 << 2, torch.bfloat16: 1 << 3,
         torch.float8_e4m3fn: 1 << 4}
 
@@ -125,6 +125,12 @@ class Door:
             return lambda: self.check(run(self.ctx, run_args, self.stream()), op)
 
         return bind
+
+    def call(self, op, values):
+        """A call of an operator without a plan, on these arguments."""
+        args = self.args(op, values)
+        run = getattr(self.lib, f"bolide_{op}")
+        return lambda: self.check(run(self.ctx, args, self.stream()), op)
 
     @staticmethod
     def stream():

@@ -3,8 +3,9 @@
 
 Prints one line of JSON a call: the smallest mean of many rounds, in microseconds, on tensors so
 small that nothing else counts. "direct" hands torch's tensors over as they are, "packed" is the way
-of versions of torch without the DLPack exchange interface. On a GPU the queue is emptied between
-rounds, and rounds are short enough not to fill it.
+of versions of torch without the DLPack exchange interface; "binding" is a call without the wrapper
+in front of it. With --peer the same calls of FlashInfer, if it is installed, in turn with ours. On
+a GPU the queue is emptied between rounds, and rounds are short enough not to fill it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import torch
 
 import bolide
 from bolide import _binding
-from bolide._binding import Plan, Workspace, operator
+from bolide._binding import operator
 
 
 def cost(call, device, rounds=40, calls=200):
@@ -33,62 +34,69 @@ def cost(call, device, rounds=40, calls=200):
     return round(best * 1e6, 2)
 
 
-def rmsnorm(device):
+def norm(package, device):
     x, w = torch.randn(1, 128, device=device).half(), torch.ones(128, device=device).half()
     out = torch.empty_like(x)
-    yield "rmsnorm(x, w, out=o)", lambda: bolide.rmsnorm(x, w, out=out)
-    yield "rmsnorm(x, w)", lambda: bolide.rmsnorm(x, w)
+    yield "rmsnorm(x, w, out=o)", lambda: package.rmsnorm(x, w, out=out), 200
+    yield "rmsnorm(x, w)", lambda: package.rmsnorm(x, w), 200
 
 
-def decode(device, batch=256, page=16):
+def decode(package, device, batch=256, page=16):
+    """Plans are few in a round: after two of them the staging waits for the GPU."""
     lengths = np.arange(1, batch + 1, dtype=np.int32)
     indptr = np.concatenate([[0], np.cumsum(-(-lengths // page))]).astype(np.int32)
-    last = ((lengths - 1) % page + 1).astype(np.int32)
-    names = ("indptr last_page_len num_qo_heads num_kv_heads head_dim page_size q_data_type "
-             "workspace")
-    host = (torch.from_numpy(indptr), torch.from_numpy(last), 8, 2, 128, page, torch.float16)
-    place = Workspace(torch.empty(16, dtype=torch.uint8, device=device))
-    sizes = operator("batch_decode", names, phase="workspace")(*host, place.address)
-    pinned = {"pin_memory": True} if device == "cuda" else {}
-    where = Workspace(torch.empty(max(sizes.device, 16), dtype=torch.uint8, device=device),
-                      torch.empty(max(sizes.device_int, 16), dtype=torch.uint8, device=device),
-                      torch.empty(max(sizes.pinned, 16), dtype=torch.uint8, **pinned))
-    plan = Plan(sizes.plan)
-    make = operator("batch_decode", names + " plan stream", phase="plan")
+    last = torch.from_numpy(((lengths - 1) % page + 1).astype(np.int32))
+    pages, indptr = int(indptr[-1]), torch.from_numpy(indptr)
+    ids = torch.arange(pages, dtype=torch.int32, device=device)
+    w = package.BatchDecodeWithPagedKVCacheWrapper(
+        torch.empty(1 << 27, dtype=torch.uint8, device=device), "NHD", use_tensor_cores=True)
 
-    def again():
-        while True:
-            try:
-                return make(*host, where.address, plan.address, where.stream)
-            except bolide.BusyError:
-                torch.cuda.synchronize()
+    def plan():
+        w.plan(indptr, ids, last, 32, 8, 128, page, q_data_type=torch.bfloat16)
 
-    yield f"batch_decode plan of {batch} host lengths", again
-    again()
-    q = torch.randn(batch, 8, 128, device=device).half()
-    k, v = (torch.randn(int(indptr[-1]), page, 2, 128, device=device).half() for _ in "kv")
-    ids, out = torch.arange(int(indptr[-1]), dtype=torch.int32, device=device), torch.empty_like(q)
-    run = operator("batch_decode", "q k_cache v_cache indices out workspace plan")
+    plan()
+    yield f"plan of {batch} host lengths", plan, 2
+    q = torch.randn(batch, 32, 128, device=device).bfloat16()
+    cache = torch.randn(pages, 2, page, 8, 128, device=device).bfloat16()
+    out = torch.empty_like(q)
     if device == "cuda":
-        yield "batch_decode run(q, cache, out=)", lambda: run(q, k, v, ids, out, where.address,
-                                                              plan.address)
+        pair = cache.unbind(1)
+        yield "run(q, (k, v), out=o)", lambda: w.run(q, pair, out=out), 100
+        yield "run(q, cache, out=o)", lambda: w.run(q, cache, out=out), 100
+
+
+def binding(device):
+    x, w = torch.randn(1, 128, device=device).half(), torch.ones(128, device=device).half()
+    out, empty = torch.empty_like(x), x[:0]
+    call = operator("rmsnorm", "input weight out eps")._call
+    yield "rmsnorm", lambda: call(x, w, out, 1e-6), 200
+    yield "rmsnorm of no rows", lambda: call(empty, w, empty, 1e-6), 200
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    device = parser.parse_args().device
+    parser.add_argument("--peer", action="store_true")
+    given = parser.parse_args()
+    device = given.device
     name = torch.cuda.get_device_name() if device == "cuda" else "cpu"
-    direct = set(_binding._direct)
-    for way, types in (("direct", direct), ("packed", set())):
-        if way == "direct" and not direct:
-            continue
+
+    def report(made, way):
+        for call, function, calls in made:
+            print(json.dumps({"call": call, "way": way, "device": name, "torch": torch.__version__,
+                              "us": cost(function, device, calls=calls)}), flush=True)
+
+    for make in (norm, decode):
+        report(make(bolide, device), "direct" if _binding._direct else "packed")
+        if given.peer:
+            import flashinfer
+
+            report(make(flashinfer, device), f"flashinfer {flashinfer.__version__}")
+    report(binding(device), "binding")
+    if _binding._direct:
         _binding._direct.clear()
-        _binding._direct.update(types)
-        for make in (rmsnorm, decode):
-            for call, function in make(device):
-                print(json.dumps({"call": call, "way": way, "device": name,
-                                  "torch": torch.__version__, "us": cost(function, device)}))
+        for make in (norm, decode):
+            report(make(bolide, device), "packed")
 
 
 if __name__ == "__main__":

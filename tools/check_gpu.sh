@@ -1,9 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# Every operator test on the GPU, then a part of them under compute-sanitizer, which is slow: SHARD
-# of the tests, 0/16 unless given, at each of its tools. PTX_SHARD is the part that also runs as
-# on other chips. Ends with a line of counts.
+# Every operator test on the GPU, the Python tests on torch's tensors there, then a part of the
+# operators under compute-sanitizer, which is slow: SHARD of the tests, 0/16 unless given, at each
+# of its tools. PTX_SHARD is the part that also runs as on other chips. PYTHON is a Python that has
+# the packages already (tests/python/run.sh). Ends with a line of counts.
 
 set -u
 cd "$(dirname "$0")/.." || exit 1
@@ -33,6 +34,8 @@ count() {
 }
 
 count "operators on the GPU" "$tests" --backend cuda
+# shellcheck disable=SC2086 # one word a package
+count "Python on the GPU" tests/python/run.sh build .venv-torch ${TORCH_PACKAGES:-torch} -- --gpu
 # The portable kernels of other chips, as PTX that the driver compiles, under those chips' limits.
 for target in compute_75 compute_80 compute_86 compute_89; do
     count "operators as on $target" "$tests" --target "$target" --shard "${PTX_SHARD:-0/1}"

@@ -56,8 +56,7 @@ def worst(config, reference, dtype, device):
     return (ours - theirs).abs().max().item(), theirs.abs().max().item()
 
 
-def main():
-    device = "cuda" if torch.cuda.is_available() else "cpu"
+def main(device):
     llama = LlamaConfig(**SMALL)
     gemma = Gemma2Config(**SMALL, sliding_window=8, attn_logit_softcapping=5.0,
                          query_pre_attn_scalar=16)
@@ -70,4 +69,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    main("cuda" if torch.cuda.is_available() else "cpu")

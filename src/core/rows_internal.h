@@ -24,13 +24,6 @@ typedef struct bolide__scalar {
     float number;
 } bolide__scalar;
 
-/* Items of rows times columns in their order in memory. A thread of the device takes items that lie
- * a fixed step apart, so it divides once and then adds. */
-typedef struct bolide__walk {
-    int64_t items, columns;
-    int64_t step_rows, step_columns; /* step = step_rows * columns + step_columns */
-} bolide__walk;
-
 #ifndef __CUDACC_RTC__
 /* 1 if indices below count, and a block beyond, need more than 32 bits: the WIDE of device kernels.
  */
@@ -38,12 +31,11 @@ static inline int bolide__is_wide(int64_t count) {
     return count > 0x7fffffff;
 }
 
-static inline bolide__walk bolide__walk_of(int64_t rows, int64_t columns, int64_t step) {
-    const int64_t divisor = columns > 0 ? columns : 1;
-    return (bolide__walk){.items = rows * columns,
-                          .columns = columns,
-                          .step_rows = step / divisor,
-                          .step_columns = step % divisor};
+/* 1 if a kernel that reads and writes so many bytes is over almost as soon as it begins: it had
+ * better ask for its inputs early, and its outputs will still be in L2 when they are read. Measured
+ * on an H200, where 16 MB take 4 us. */
+static inline int bolide__is_few(int64_t bytes) {
+    return bytes <= 16 << 20;
 }
 
 static inline bolide__rows bolide__rows_of(const bolide_tensor *t) {

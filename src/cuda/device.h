@@ -104,6 +104,10 @@ bolide__kernel *bolide__kernel_find(const struct bolide__cuda_device *device,
  * compiled, and BOLIDE_NOT_WARM says how to warm it. */
 bolide_status bolide__kernel_make(const bolide__call *call, struct bolide__cuda_device *device,
                                   const bolide__spec *s, bolide__kernel **out);
+/* For a kernel whose blocks share a multiprocessor only with its shared memory at the largest,
+ * which the driver would otherwise cut to what one block needs. */
+bolide_status bolide__kernel_prefer_shared(const char *entry, struct bolide__cuda_device *device,
+                                           const bolide__kernel *k);
 void bolide__kernel_free_all(struct bolide__cuda_device *device);
 
 /* Copies a spec with its texts; 0 without memory. */

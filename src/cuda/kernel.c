@@ -136,6 +136,17 @@ static bolide_status read_attributes(const char *entry, struct bolide__cuda_devi
     return BOLIDE_OK;
 }
 
+bolide_status bolide__kernel_prefer_shared(const char *entry, struct bolide__cuda_device *device,
+                                           const bolide__kernel *k) {
+    bolide__scope scope;
+    BOLIDE_TRY(bolide__scope_enter(entry, device, &scope));
+    const CUresult r = device->driver->cuFuncSetAttribute(
+        k->function, CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, 100);
+    bolide__scope_leave(&scope);
+    return r == CUDA_SUCCESS ? BOLIDE_OK
+                             : bolide__device_fail(device, entry, "cuFuncSetAttribute", r);
+}
+
 static CUresult load_module(struct bolide__cuda_device *device, const bolide__binary *binary,
                             bolide__kernel *k) {
     const bolide__driver *d = device->driver;

@@ -12,7 +12,7 @@
 #include "core/env.h"
 #include "cuda/device.h"
 
-enum { MAX_GRID_YZ = 65535, MAX_PARAMS = 4096 };
+enum { MAX_GRID_YZ = 65535, MAX_PARAMS = 4096, MUCH_SHARED = 32768 };
 
 static bolide_status fail_grid(const bolide__call *call, const bolide__kernel *k,
                                const bolide__grid *g, size_t params_bytes) {
@@ -139,8 +139,11 @@ bolide_status bolide__cuda_launch(const bolide__call *call, const bolide__spec *
     if (!device->driver)
         return gather(call, device, s, g);
     bolide__kernel *k = bolide__kernel_find(device, s);
-    if (!k)
+    if (!k) {
         BOLIDE_TRY(bolide__kernel_make(call, device, s, &k));
+        if (g->shared >= MUCH_SHARED)
+            BOLIDE_TRY(bolide__kernel_prefer_shared(call->entry_name, device, k));
+    }
     if (!fits(k, g, params_bytes))
         return fail_grid(call, k, g, params_bytes);
     if (bolide__log_on(BOLIDE__LOG_DISPATCH))

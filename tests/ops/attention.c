@@ -9,6 +9,8 @@ static const char *const batch_decode_cases[] = {
     "batch_decode x=f16,bf16,f32 kv_layout=NHD,HND lse=given,none",
     "batch_decode x=f16 kv_data_type=f8_e4m3fn,f8_e5m2 lse=given",
     "batch_decode x=f8_e4m3fn,f8_e5m2 lse=given",
+    "batch_decode x=bf16 kv_data_type=f8_e4m3fn,f8_e5m2 lse=given len=0:5:64:130:300",
+    "batch_decode x=bf16 kv_data_type=f8_e4m3fn q.values=tiny,zero lse=given",
     "batch_decode x=f8_e4m3fn o_data_type=f8_e4m3fn,f8_e5m2,f16,f32 o_scale=0.01 v_scale=0.5",
     "batch_decode x=f32 kv_data_type=f16,bf16 o_data_type=bf16,f32 lse=given",
     "batch_decode x=bf16 lse=given return_lse_base_on_e=1",
@@ -91,6 +93,7 @@ BOLIDE_TEST(batch_decode, batch_decode_cases);
 static const char *const batch_prefill_paged_cases[] = {
     "batch_prefill_paged x=f16,bf16,f32 kv_layout=NHD,HND causal=0,1 lse=given",
     "batch_prefill_paged x=f16 kv_data_type=f8_e4m3fn,f8_e5m2 causal=1",
+    "batch_prefill_paged x=bf16 kv_data_type=f8_e4m3fn,f8_e5m2 causal=1 lse=given max=300",
     "batch_prefill_paged x=f8_e4m3fn o_data_type=f8_e5m2,f32 causal=1 o_scale=0.01",
     "batch_prefill_paged len=0:1:7:64:65:128:300 page=1,3,16,19,128,256,512 x=f16 causal=1 "
     "lse=given",

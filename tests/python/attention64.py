@@ -55,8 +55,6 @@ class Batch:
     def __init__(self, fw, rng, q_lens, kv_lens, h_q=4, h_kv=2, d=64, d_vo=None, page=4,
                  layout="NHD", dtype="float32", kv_dtype=None):
         d_vo = d if d_vo is None else d_vo
-        if dtype == "float32" and fw.device != "cpu":
-            dtype = "float16"  # attention on a GPU has no float32
         self.fw, self.rng = fw, rng
         self.q_lens, self.kv_lens = list(q_lens), list(kv_lens)
         self.page, self.layout, self.dtype = page, layout, dtype

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the Python tests share: both frameworks behind one face, and the closing line of counts."""
+"""What the Python tests share: both frameworks behind one face, and the closing line of counts.
+
+With ``--gpu`` the tests that use the GPU are run and no others.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,31 @@ except ImportError:
     torch = None
 
 from bolide import _dtypes, _frameworks
+
+
+def pytest_addoption(parser):
+    parser.addoption("--gpu", action="store_true", help="only the tests that use the GPU")
+
+
+def _uses_gpu(item):
+    """By its parameters or by its mark."""
+    given = item.callspec.params.values() if hasattr(item, "callspec") else ()
+    return "gpu" in item.keywords or any(
+        v == "cuda" or getattr(v, "device", None) == "cuda" for v in given)
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "gpu: runs on a GPU")
+    if config.getoption("--gpu") and (torch is None or not torch.cuda.is_available()):
+        raise pytest.UsageError("--gpu: torch has no GPU here")
+
+
+def pytest_collection_modifyitems(config, items):
+    if config.getoption("--gpu"):
+        left_out = [i for i in items if not _uses_gpu(i)]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [i for i in items if _uses_gpu(i)]
+
 
 _counts = {"passed": 0, "failed": 0, "skipped": 0}
 

@@ -9,6 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 if not torch.cuda.is_available():
     pytest.skip("no GPU", allow_module_level=True)
+pytestmark = pytest.mark.gpu
 
 import bolide  # noqa: E402
 from bolide import _rows  # noqa: E402

@@ -15,7 +15,10 @@ import bolide  # noqa: E402
 from bolide import _binding, _frameworks, _library  # noqa: E402
 
 DEVICES = ["cpu"] + (["cuda"] if torch.cuda.is_available() else [])
-needs_gpu = pytest.mark.skipif(len(DEVICES) == 1, reason="no GPU")
+
+
+def needs_gpu(test):
+    return pytest.mark.gpu(pytest.mark.skipif(len(DEVICES) == 1, reason="no GPU")(test))
 
 
 @pytest.fixture(params=["direct", "packed"])
@@ -42,15 +45,17 @@ def test_both_paths(path, device, dtype):
     assert bolide.rmsnorm(x, w, out=given) is given and torch.equal(given, out)
 
 
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e5m2"])
-def test_fp8_passes(path, dtype):
+def test_fp8_passes(path, device, dtype):
     kind = getattr(torch, dtype)
-    x = torch.randn(3, 64)
-    out = torch.empty(3, 64, dtype=kind)
-    bolide.rmsnorm_quant(out, x, torch.ones(64), 0.1)
+    x = torch.randn(3, 64, device=device)
+    out = torch.empty(3, 64, dtype=kind, device=device)
+    bolide.rmsnorm_quant(out, x, torch.ones(64, device=device), 0.1)
     expected = x * torch.rsqrt((x**2).mean(-1, keepdim=True) + 1e-6) * 10
     torch.testing.assert_close(out.float(), expected, rtol=0.13, atol=0.1)
-    q, k = torch.randn(4, 64).half(), torch.randn(30, 2, 64).to(kind)
+    q = torch.randn(4, 64, device=device).half()
+    k = torch.randn(30, 2, 64, device=device).to(kind)
     got = bolide.single_decode_with_kv_cache(q, k, k, k_scale=0.5)
     k32 = k.float().repeat_interleave(2, 1)
     p = torch.softmax(torch.einsum("hd,shd->hs", q.float(), k32) / 16, -1)
@@ -58,10 +63,11 @@ def test_fp8_passes(path, dtype):
     torch.testing.assert_close(got.float(), expected, rtol=1e-2, atol=1e-2)
 
 
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.skipif(not hasattr(torch, "uint64"), reason="this torch has no uint64")
-def test_unsigned_passes(path):
-    probs = torch.softmax(torch.randn(4, 100), -1)
-    draw = [torch.tensor([v], dtype=torch.uint64) for v in (5, 4)]
+def test_unsigned_passes(path, device):
+    probs = torch.softmax(torch.randn(4, 100, device=device), -1)
+    draw = [torch.tensor([v], dtype=torch.uint64, device=device) for v in (5, 4)]
     got = bolide.sampling_from_probs(probs, seed=draw[0], offset=draw[1])
     assert torch.equal(got, bolide.sampling_from_probs(probs, seed=5, offset=4))
 
@@ -106,22 +112,22 @@ def compiled():
     return lambda f, **options: torch.compile(f, fullgraph=True, backend="aot_eager", **options)
 
 
-def calls():
+def calls(device):
     """One call of each kind of function: (name, function of tensors, tensors)."""
-    half = {"dtype": torch.float16}
+    half = {"dtype": torch.float16, "device": device}
     x, w = torch.randn(6, 64, **half), torch.randn(64, **half)
     q, k = torch.randn(6, 4, 64, **half), torch.randn(6, 2, 64, **half)
     kv = torch.randn(30, 2, 64, **half)
-    ids = torch.arange(6, dtype=torch.int32)
-    probs = torch.softmax(torch.randn(6, 90), -1)
-    one = torch.tensor([5])
+    ids = torch.arange(6, dtype=torch.int32, device=device)
+    probs = torch.softmax(torch.randn(6, 90, device=device), -1)
+    one = torch.tensor([5], device=device)
     return {
         "rmsnorm": (lambda x, w: bolide.rmsnorm(x, w) * 2, (x, w)),
         "rmsnorm out": (lambda x, w: bolide.rmsnorm(x, w, out=torch.empty_like(x)) + 1, (x, w)),
         "fused_add": (lambda x, w: (lambda a, r: (bolide.fused_add_rmsnorm(a, r, w), a, r)[1:])(
             x.clone(), x * 2), (x, w)),
         "quant": (lambda x, w: (lambda o: (bolide.rmsnorm_quant(o, x, w, 0.5), o.float())[1])(
-            torch.empty(x.shape, dtype=torch.float8_e4m3fn)), (x, w)),
+            torch.empty_like(x, dtype=torch.float8_e4m3fn)), (x, w)),
         "rope": (lambda q, k, i: bolide.apply_rope_pos_ids(q, k, i, interleave=True), (q, k, ids)),
         "silu": (lambda x: bolide.silu_and_mul(x), (x,)),
         "decode": (lambda q, k: bolide.single_decode_with_kv_cache(
@@ -136,14 +142,17 @@ def calls():
         "merge": (lambda q: bolide.merge_state(q, q[..., 0].float(), q, q[..., 1].float()), (q,)),
         "append": (lambda k, i: (lambda c: (bolide.append_paged_kv_cache(
             k, k, i * 0, i, c, i, i[:2] * 6, i[:1] + 1), c)[1])(
-                torch.zeros(6, 2, 1, 2, 64, dtype=torch.float16)), (k, ids)),
+                k.new_zeros(6, 2, 1, 2, 64)), (k, ids)),
         "packbits": (lambda p: bolide.packbits(p.flatten() > 0.01, "little"), (probs,)),
     }
 
 
-@pytest.mark.parametrize("name", list(calls()))
-def test_compile(compiled, name):
-    function, tensors = calls()[name]
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", list(calls("cpu")))
+def test_compile(compiled, name, device):
+    if name == "mm" and not bolide._rows.supports("mm_bf16", device):
+        pytest.skip("mm_bf16 is not on the GPU")
+    function, tensors = calls(device)[name]
     eager, traced = function(*tensors), compiled(function)(*tensors)
     if isinstance(eager, torch.Tensor):
         eager, traced = (eager,), (traced,)
@@ -151,16 +160,18 @@ def test_compile(compiled, name):
         assert a.dtype == b.dtype and torch.equal(a, b)
 
 
-def test_compile_with_symbolic_sizes(compiled):
-    w = torch.randn(64)
+@pytest.mark.parametrize("device", DEVICES)
+def test_compile_with_symbolic_sizes(compiled, device):
+    w = torch.randn(64, device=device)
     traced = compiled(lambda x: bolide.silu_and_mul(bolide.rmsnorm(x, w)), dynamic=True)
     for n in (3, 5, 17):
-        x = torch.randn(n, 64)
+        x = torch.randn(n, 64, device=device)
         assert torch.equal(traced(x), bolide.silu_and_mul(bolide.rmsnorm(x, w)))
 
 
-def test_compile_draws_without_a_seed(compiled):
-    probs = torch.full((200, 50), 0.02)
+@pytest.mark.parametrize("device", DEVICES)
+def test_compile_draws_without_a_seed(compiled, device):
+    probs = torch.full((200, 50), 0.02, device=device)
     traced = compiled(lambda p: bolide.sampling_from_probs(p))
     a, b = traced(probs), traced(probs)
     assert not torch.equal(a, b) and int(a.max()) < 50 and int(a.min()) >= 0

@@ -22,18 +22,23 @@ def example():
     return module
 
 
-def test_example(example, capsys):
+DEVICES = ["cpu"] + (["cuda"] if torch.cuda.is_available() else [])
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_example(example, capsys, device):
     """Prompt and cached decode of both models, in float32 and bfloat16."""
-    example.main()
+    example.main(device)
     assert capsys.readouterr().out.count("off by") == 4
 
 
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("wrong", [{"window_left": 8}, {"logits_soft_cap": None}])
-def test_example_can_fail(example, monkeypatch, wrong):
+def test_example_can_fail(example, monkeypatch, wrong, device):
     """Window and soft cap reach the kernel: with another one the logits differ."""
     right = example.bolide.single_prefill_with_kv_cache
     monkeypatch.setattr(example.bolide, "single_prefill_with_kv_cache",
                         lambda *args, **named: right(*args, **{**named, **wrong}))
     gemma = example.Gemma2Config(**example.SMALL, sliding_window=8, attn_logit_softcapping=5.0,
                                  query_pre_attn_scalar=16)
-    assert example.worst(gemma, "eager", torch.float32, "cpu")[0] > 0.1
+    assert example.worst(gemma, "eager", torch.float32, device)[0] > 0.1

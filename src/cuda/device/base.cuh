@@ -26,6 +26,11 @@ constexpr int ARCH = __CUDA_ARCH__ / 10;
 constexpr int ARCH = 0;
 #endif
 
+/* Threads that a multiprocessor holds at once; with 32 registers each they all fit. */
+constexpr int RESIDENT_THREADS = ARCH < 80                                  ? 1024
+                                 : ARCH == 80 || (ARCH >= 90 && ARCH < 110) ? 2048
+                                                                            : 1536;
+
 /* The bits of include/bolide/core.h, as specs pass them. */
 constexpr int64_t F64 = 1 << 0, F32 = 1 << 1, F16 = 1 << 2, BF16 = 1 << 3, F8_E4M3FN = 1 << 4,
                   F8_E5M2 = 1 << 5, F8_E8M0 = 1 << 6, F4_E2M1 = 1 << 7, BOOL = 1 << 8, U8 = 1 << 9,

@@ -79,6 +79,20 @@ template <class P> __forceinline__ P load_stream(const void *address) {
     }
 }
 
+/* Read once, and L2 fetches no more than is asked for: faster where as much is written as read
+ * (docs/kernels/norm.md). */
+template <class P> __forceinline__ P load_once(const void *address) {
+    if constexpr (sizeof(P) == 16) {
+        words<16> w;
+        asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(w.a), "=r"(w.b), "=r"(w.c), "=r"(w.d)
+                     : "l"(address));
+        return bits_as<P>(w);
+    } else {
+        return load_stream<P>(address);
+    }
+}
+
 /* Written once and not read again soon. */
 template <class P> __forceinline__ void store_stream(void *address, const P &value) {
     if constexpr (sizeof(P) == 16) {
@@ -96,6 +110,19 @@ template <class P> __forceinline__ void store_stream(void *address, const P &val
     } else {
         store<P>(address, value);
     }
+}
+
+template <bool STREAM, class P> __forceinline__ void store_to(void *address, const P &value) {
+    if constexpr (STREAM)
+        store_stream(address, value);
+    else
+        store(address, value);
+}
+
+/* Asks for the line of an address, so that it is in L2 when it is needed. It reads nothing and so
+ * may come before wait_for_previous_kernel. */
+__forceinline__ void prefetch(const void *address) {
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
 }
 
 /* Makes the compiler forget where a value comes from. Floats that were unpacked from it earlier are

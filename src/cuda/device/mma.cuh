@@ -117,6 +117,26 @@ __forceinline__ void copy_16(void *to, const void *from, int bytes) {
     }
 }
 
+/* The same of data that is not read again and leaves the L2 first, to a shared address. NVRTC 13.0
+ * writes an illegal instruction where that address has a part that is the same for all threads and
+ * that the compiler knows as such: it must come from memory. */
+__forceinline__ void copy_16_once(uint32_t to, const void *from, int bytes) {
+    if constexpr (ARCH >= 80) {
+        uint64_t policy;
+        asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+        asm volatile(
+            "cp.async.cg.shared.global.L2::cache_hint.L2::128B [%0], [%1], 16, %2, %3;" ::"r"(to),
+            "l"(from), "r"(bytes), "l"(policy)
+            : "memory");
+    } else {
+        const uint4 zero = {0, 0, 0, 0};
+        const uint4 x = bytes ? *static_cast<const uint4 *>(from) : zero;
+        asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(x.x), "r"(x.y),
+                     "r"(x.z), "r"(x.w)
+                     : "memory");
+    }
+}
+
 /* Closes a group of copies. */
 __forceinline__ void commit_copies() {
     if constexpr (ARCH >= 80)

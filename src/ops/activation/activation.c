@@ -102,14 +102,15 @@ static bolide_status run_cuda(const bolide__call *call, bolide__activation_param
                               int64_t function, int64_t scaled) {
     const int64_t width = load_width(&p), items = p.rows * (p.d / width);
     const int32_t threads = items <= FEW_ITEMS ? 64 : 256;
-    p.walk = bolide__walk_of(p.rows, p.d / width, threads);
+    p.columns = p.d / width;
     bolide__spec s = BOLIDE_SPEC("activation/activation.cu", "bolide_activation");
     bolide__spec_add(&s, "INPUT", p.input.dtype); /* 3 values; scaled 5 */
     bolide__spec_add(&s, "OUT", p.out.dtype);     /* INPUT; scaled 5 values */
     bolide__spec_add(&s, "FUNCTION", function);
     bolide__spec_add(&s, "SCALED", scaled);
     bolide__spec_add(&s, "VEC", width);       /* 4 values for 16-bit types */
-    bolide__spec_add(&s, "THREADS", threads); /* 2 values */
+    bolide__spec_add(&s, "THREADS", threads); /* 2 values, with FEW 3 */
+    bolide__spec_add(&s, "FEW", bolide__is_few(p.rows * p.d * (2 * p.input.bytes + p.out.bytes)));
     bolide__spec_add(&s, "WIDE", bolide__is_wide(items));
     const bolide__grid g = {.x = (items + threads - 1) / threads, .block = threads, .dependent = 1};
     return bolide__cuda_launch(call, &s, &g, &p, sizeof p);

@@ -13,8 +13,8 @@
 #include "ops/activation/activation_internal.h"
 
 #if !defined(SPEC_INPUT) || !defined(SPEC_OUT) || !defined(SPEC_FUNCTION) ||                       \
-    !defined(SPEC_SCALED) || !defined(SPEC_VEC) || !defined(SPEC_THREADS)
-#error "INPUT OUT: dtype bits; FUNCTION; SCALED: 0 or 1; VEC THREADS: the layout"
+    !defined(SPEC_SCALED) || !defined(SPEC_VEC) || !defined(SPEC_THREADS) || !defined(SPEC_FEW)
+#error "INPUT OUT: dtype bits; FUNCTION; SCALED: 0 or 1; VEC THREADS FEW: the layout"
 #endif
 constexpr int64_t INPUT = SPEC_INPUT;
 constexpr int64_t OUT = SPEC_OUT;
@@ -22,12 +22,16 @@ constexpr int FUNCTION = SPEC_FUNCTION;
 constexpr bool SCALED = SPEC_SCALED;
 constexpr int VEC = SPEC_VEC;         /* outputs an item: 1, 2, 4, 8, 16 */
 constexpr int THREADS = SPEC_THREADS; /* of a block: 64, 256 */
-constexpr int PER = 1;                /* items a thread; two and four were slower */
+constexpr bool FEW = SPEC_FEW;        /* items: the time to the first byte counts */
 
 using input_t = element<INPUT>::type;
 using out_t = element<OUT>::type;
 using input_vec = pack<input_t, VEC>;
 constexpr bool EXACT = OUT == F32;
+/* 32 registers do for silu in 16 bits. */
+constexpr int RESIDENT = FUNCTION == BOLIDE__SILU && INPUT & (F16 | BF16) && INPUT == OUT && !SCALED
+                             ? RESIDENT_THREADS / THREADS
+                             : 1;
 
 /* x times the sigmoid of z. With 2^-|z| in the place of 2^-z nothing overflows. */
 float times_sigmoid(float x, float z) {
@@ -82,33 +86,24 @@ pack<out_t, VEC> combine(const input_vec &gates, const input_vec &ups, const fac
     return pack_floats<out_t>(x);
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, 1)
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
     bolide_activation(const __grid_constant__ bolide__activation_params p) {
     release_next_kernel();
-    const int64_t first = (int64_t)blockIdx.x * (THREADS * PER) + threadIdx.x;
-    place at = place_of(p.walk, first);
-    const input_t *from[PER];
-    out_t *to[PER];
-#pragma unroll
-    for (int k = 0; k < PER; k++) {
-        const int64_t c = (int64_t)at.column * VEC;
-        from[k] = static_cast<const input_t *>(p.input.data) + row_offset(p.input, at.row, p.h) + c;
-        to[k] = static_cast<out_t *>(p.out.data) + row_offset(p.out, at.row, p.h) + c;
-        advance(p.walk, at);
+    const int64_t item = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+    const place at = place_of(p.columns, item);
+    const int64_t c = (int64_t)at.column * VEC;
+    const input_t *from =
+        static_cast<const input_t *>(p.input.data) + row_offset(p.input, at.row, p.h) + c;
+    const bool there = at.row < p.rows;
+    if (FEW && there) {
+        prefetch(from);
+        prefetch(from + p.d);
     }
     wait_for_previous_kernel();
-    input_vec gate[PER], up[PER];
-#pragma unroll
-    for (int k = 0; k < PER; k++) {
-        if (first + k * THREADS < p.walk.items) {
-            gate[k] = load_stream<input_vec>(from[k]);
-            up[k] = load_stream<input_vec>(from[k] + p.d);
-        }
-    }
+    if (!there)
+        return;
+    const input_vec gate = load_stream<input_vec>(from), up = load_stream<input_vec>(from + p.d);
     const factors f = read_factors(p);
-#pragma unroll
-    for (int k = 0; k < PER; k++) {
-        if (first + k * THREADS < p.walk.items)
-            store(to[k], combine(gate[k], up[k], f));
-    }
+    out_t *to = static_cast<out_t *>(p.out.data) + row_offset(p.out, at.row, p.h) + c;
+    store_to<!FEW>(to, combine(gate, up, f));
 }

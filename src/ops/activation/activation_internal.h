@@ -25,7 +25,7 @@ typedef struct bolide__activation_params {
     int64_t pieces;                  /* of a row */
     bolide__scalar x_scale, o_scale; /* of the scaled form */
     int32_t out_bounded;             /* 1: held in the finite range of out's dtype */
-    bolide__walk walk;               /* of the device kernel: rows times vectors of a row */
+    int64_t columns;                 /* of the device kernel: vectors of a row */
 } bolide__activation_params;
 
 #ifndef __CUDACC_RTC__

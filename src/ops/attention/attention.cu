@@ -24,8 +24,8 @@
 
 #if !defined(SPEC_QT) || !defined(SPEC_KT) || !defined(SPEC_OT) || !defined(SPEC_D_QK) ||          \
     !defined(SPEC_D_VO) || !defined(SPEC_ROWS) || !defined(SPEC_KEYS) || !defined(SPEC_STAGES) ||  \
-    !defined(SPEC_FLAGS) || !defined(SPEC_BLOCKS)
-#error "QT, KT, OT: dtypes; D_QK, D_VO: sizes; ROWS, KEYS: of a tile; STAGES; FLAGS; BLOCKS"
+    !defined(SPEC_FLAGS)
+#error "QT, KT, OT: dtypes; D_QK, D_VO: sizes; ROWS, KEYS: of a tile; STAGES; FLAGS"
 #endif
 constexpr int64_t QT = SPEC_QT; /* F16, BF16, F8_E4M3FN, F8_E5M2 */
 constexpr int64_t KT = SPEC_KT; /* the same; 16-bit only if QT is the same */
@@ -33,44 +33,46 @@ constexpr int64_t OT = SPEC_OT; /* F16, BF16, F32, F8_E4M3FN, F8_E5M2 */
 constexpr int D_QK = SPEC_D_QK; /* multiples of 8 up to 256 */
 constexpr int D_VO = SPEC_D_VO;
 constexpr int ROWS = SPEC_ROWS;     /* 16, 64, 128 */
-constexpr int KEYS = SPEC_KEYS;     /* 16, 32, 64 */
+constexpr int KEYS = SPEC_KEYS;     /* 16, 32, 64, 128 */
 constexpr int STAGES = SPEC_STAGES; /* 2, 3, 4 */
 constexpr int FLAGS = SPEC_FLAGS;
-constexpr int BLOCKS = SPEC_BLOCKS; /* that must fit a multiprocessor; 0: the compiler's choice */
 constexpr bool PAGED = FLAGS & 1;
 constexpr bool MASKED = FLAGS & 2; /* causal or window */
 constexpr bool CAPPED = FLAGS & 4;
 constexpr bool ALIBI = FLAGS & 8;
 constexpr bool WIDE = FLAGS & 16;    /* rows of K and V allow copies of 16 bytes */
 constexpr bool SPECIAL = FLAGS & 32; /* custom mask or multi-item scoring */
+constexpr bool RULED = FLAGS & 128;  /* the schedule is a rule */
 static_assert(D_QK % 8 == 0 && D_VO % 8 == 0 && D_QK <= 256 && D_VO <= 256, "head sizes");
 static_assert(ROWS == 16 || ROWS == 64 || ROWS == 128, "rows of a tile");
-static_assert(KEYS == 16 || KEYS == 32 || KEYS == 64, "keys of a tile");
+static_assert(KEYS == 16 || KEYS == 32 || KEYS == 64 || KEYS == 128, "keys of a tile");
 static_assert(STAGES >= 2 && STAGES <= 4, "stages of the ring");
 
 using q_elem = element<QT>::type;
 using kv_elem = element<KT>::type;
 using out_elem = element<OT>::type;
-/* The products run in the 16-bit type of q; fp8 values are exact in either. */
+/* The products run in the 16-bit type of q. 8-bit values are exact in either, but come to f16 by
+ * one instruction: with them the products are in f16, and rows of q are fitted to it. */
 template <bool BRAIN> struct choose { using type = f16; };
 template <> struct choose<true> { using type = bf16; };
-using half = choose<QT == BF16>::type;
+constexpr bool FITTED = QT == BF16 && sizeof(kv_elem) == 1;
+using half = choose<QT == BF16 && !FITTED>::type;
 
 constexpr bool SHARED_ROWS = ROWS == 16;
-constexpr int WARPS = SHARED_ROWS ? KEYS / 16 : 4;
+constexpr int WARPS = SHARED_ROWS ? smaller(KEYS / 16, 4) : 4;
 constexpr int THREADS = 32 * WARPS;
 constexpr int MT = SHARED_ROWS ? 1 : ROWS / (16 * WARPS); /* 16-row tiles of a warp */
-constexpr int NT = (SHARED_ROWS ? 16 : KEYS) / 8;         /* 8-key tiles of a warp's logits */
+constexpr int NT = KEYS / (SHARED_ROWS ? WARPS : 1) / 8;  /* 8-key tiles of a warp's logits */
 constexpr int DQ = (D_QK + 15) / 16 * 16;                 /* padded to whole products */
 constexpr int DV = (D_VO + 15) / 16 * 16;
 constexpr int KV_BYTES = sizeof(kv_elem);
 constexpr int Q_PIECES = DQ / 8; /* of 16 bytes in a row */
 constexpr int K_PIECES = DQ * KV_BYTES / 16;
 constexpr int V_PIECES = DV * KV_BYTES / 16;
-constexpr bool BENT = CAPPED || ALIBI; /* logits are more than products times a scale */
-/* Addresses of copies under way at once: where sums fill the registers, few. */
-constexpr int COPIES = MT > 1 ? 2 : 4;
+constexpr bool BENT = CAPPED || ALIBI;   /* logits are more than products times a scale */
 constexpr int RING = STAGES < 4 ? 4 : 8; /* of places: more than STAGES */
+/* Slots read at once in a merge: of few rows there are many. */
+constexpr int MERGED_AT_ONCE = SHARED_ROWS ? 17 : 2;
 /* Items at hand: those that the ring reaches back to, and LEAD ahead of the look-ups. */
 constexpr int WINDOW = 16, LEAD = 8;
 static_assert(WINDOW >= LEAD + STAGES + 2,
@@ -101,12 +103,14 @@ struct shared_memory {
     alignas(16) unsigned char q[ROWS * Q_ROW];
     alignas(16) unsigned char stage[STAGES][STAGE]; /* KEYS rows of K, as many of V */
     alignas(16) work works[WINDOW];
-    int64_t k_at[RING][KEYS]; /* element of each key's row; −1: no key */
+    int64_t k_at[RING][KEYS]; /* byte of each key's row; 0 behind the last key */
     int64_t v_at[RING][KEYS];
+    int32_t keys[RING];          /* of a tile */
+    uint32_t stage_at[STAGES];   /* shared addresses, see copy_16_once */
     float warp_ml[WARPS][16][2]; /* of shared rows */
-    float rows_ml[ROWS][2];      /* of a merge */
     row_facts facts[ROWS];
-    int32_t count; /* items of the worker */
+    uint32_t tops[ROWS]; /* of FITTED rows of Q: bits of the largest element without its sign */
+    int32_t count;       /* items of the worker */
     int32_t is_last;
 };
 
@@ -140,20 +144,26 @@ q_eight load_eight(const params &p, const work &w, int32_t rows, int i) {
     return x;
 }
 
-uint32_t two_halves(const q_eight &x, int i) {
-    if constexpr (same_type<q_elem, half>)
+uint32_t two_halves(const q_eight &x, int i, float factor) {
+    if constexpr (FITTED)
+        return floats_to_halves<half>(to_float(x.at[i]) * factor, to_float(x.at[i + 1]) * factor);
+    else if constexpr (same_type<q_elem, half>)
         return x.at[i].bits | (uint32_t)x.at[i + 1].bits << 16;
     else
         return floats_to_halves<half>(to_float(x.at[i]), to_float(x.at[i + 1]));
 }
 
-/* Into its row of shared memory; in the order that 8-bit keys ask for, see attention_tile.cuh. */
+/* Into its row of shared memory, if the tile has it; in the order that 8-bit keys ask for, see
+ * attention_tile.cuh. */
 void store_eight(shared_memory &s, const q_eight &x, int i) {
     const int row = i / (DQ / 8), d = i % (DQ / 8) * 8;
+    if (row >= ROWS)
+        return;
+    const float factor = FITTED ? fit(s.tops[row]) : 1.0f;
     uint32_t y[4];
 #pragma unroll
     for (int j = 0; j < 4; j++)
-        y[j] = two_halves(x, 2 * j);
+        y[j] = two_halves(x, 2 * j, factor);
     if constexpr (KV_BYTES == 2) {
         *reinterpret_cast<uint4 *>(s.q + spot<Q_PIECES>(row, d / 8)) = {y[0], y[1], y[2], y[3]};
     } else {
@@ -163,33 +173,92 @@ void store_eight(shared_memory &s, const q_eight &x, int i) {
     }
 }
 
-void load_queries(const params &p, const work &w, shared_memory &s) {
-    const int32_t rows = packed_rows(p, w, ROWS);
-#pragma unroll 4
-    for (int i = threadIdx.x; i < ROWS * DQ / 8; i += THREADS)
-        store_eight(s, load_eight(p, w, rows, i), i);
+/* Before it, where rows are FITTED: the largest element of each. */
+void note_top(shared_memory &s, const q_eight &x, int i) {
+    if constexpr (FITTED) {
+        uint32_t top = 0;
+#pragma unroll
+        for (int j = 0; j < 8; j++)
+            top = larger(top, (uint32_t)x.at[j].bits & 0x7fff);
+        if (i < ROWS * DQ / 8)
+            atomicMax(&s.tops[i / (DQ / 8)], top);
+    }
 }
 
-/* One side of a tile: rows of D elements. */
+/* FITTED: the tops are 0 before. */
+void load_queries(const params &p, const work &w, shared_memory &s) {
+    const int32_t rows = packed_rows(p, w, ROWS);
+    if constexpr (FITTED) {
+#pragma unroll 1
+        for (int i = threadIdx.x; i < ROWS * DQ / 8; i += THREADS)
+            note_top(s, load_eight(p, w, rows, i), i);
+        __syncthreads();
+    }
+    constexpr int AT_ONCE = MT > 1 ? 2 : smaller(Q_EIGHTS, 4);
+#pragma unroll 1
+    for (int j = 0; j < Q_EIGHTS; j += AT_ONCE) {
+        q_eight x[AT_ONCE];
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; i++)
+            x[i] = load_eight(p, w, rows, (j + i) * THREADS + threadIdx.x);
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; i++)
+            store_eight(s, x[i], (j + i) * THREADS + threadIdx.x);
+    }
+}
+
+/* One side of a tile by copies of 16 bytes: KEYS rows of D elements, of which the first `count` are
+ * there, or all. The loop has a length that the compiler knows, and `at` has bytes, so that a copy
+ * costs a sum and little more. */
+template <int D, int PIECES, bool ALL>
+void copy_pieces(unsigned char *to, uint32_t to_at, const char *from, const int64_t *at,
+                 int32_t count) {
+    constexpr int WHOLE = D * KV_BYTES / 16;
+    constexpr int COPIES = (KEYS * WHOLE + THREADS - 1) / THREADS;
+    constexpr int UNROLL = MT > 1 ? 2 : 16; /* where sums fill the registers, few */
+    /* Where a round of all threads is whole rows, a thread's piece stays the same. */
+    constexpr bool EVEN = THREADS % WHOLE == 0;
+    constexpr int STEP = EVEN ? THREADS / WHOLE : 0;
+    const int own_row = threadIdx.x / WHOLE, own_piece = threadIdx.x % WHOLE;
+    if constexpr (EVEN)
+        from += own_piece * 16;
+#pragma unroll UNROLL
+    for (int j = 0; j < COPIES; j++) {
+        const int i = j * THREADS + threadIdx.x;
+        if (KEYS * WHOLE % THREADS != 0 && i >= KEYS * WHOLE)
+            break;
+        const int row = EVEN ? own_row + j * STEP : i / WHOLE;
+        const int piece = EVEN ? own_piece : i % WHOLE;
+        const int place = EVEN && STEP % 8 == 0
+                              ? spot<PIECES>(own_row, piece) + j * STEP * row_bytes<PIECES>()
+                              : spot<PIECES>(row, piece);
+        const char *address = from + at[row] + (EVEN ? 0 : piece * 16);
+        const int bytes = ALL || row < count ? 16 : 0;
+        if constexpr (SHARED_ROWS)
+            copy_16_once(to_at + place, address, bytes);
+        else
+            copy_16(to + place, address, bytes);
+    }
+}
+
 template <int D, int PIECES>
-void copy_rows(unsigned char *to, const void *from, const int64_t *at) {
-    const kv_elem *base = static_cast<const kv_elem *>(from);
+void copy_rows(unsigned char *to, uint32_t to_at, const void *from, const int64_t *at,
+               int32_t count) {
+    const char *base = static_cast<const char *>(from);
     if constexpr (WIDE) {
-        constexpr int WHOLE = D * KV_BYTES / 16;
-#pragma unroll COPIES
-        for (int i = threadIdx.x; i < KEYS * WHOLE; i += THREADS) {
-            const int row = i / WHOLE, piece = i % WHOLE;
-            const int64_t start = at[row];
-            const kv_elem *address = start < 0 ? base : base + start + piece * (16 / KV_BYTES);
-            copy_16(to + spot<PIECES>(row, piece), address, start < 0 ? 0 : 16);
-        }
+        if (count >= KEYS)
+            copy_pieces<D, PIECES, true>(to, to_at, base, at, count);
+        else
+            copy_pieces<D, PIECES, false>(to, to_at, base, at, count);
     } else {
-        for (int i = threadIdx.x; i < KEYS * D; i += THREADS) {
+#pragma unroll 4
+        for (int j = 0; j < KEYS * D / THREADS; j++) {
+            const int i = j * THREADS + threadIdx.x;
             const int row = i / D, d = i % D;
             constexpr int IN_PIECE = 16 / KV_BYTES;
             kv_elem x = {};
-            if (at[row] >= 0)
-                x = base[at[row] + d];
+            if (row < count)
+                x = reinterpret_cast<const kv_elem *>(base + at[row])[d];
             unsigned char *piece = to + spot<PIECES>(row, d / IN_PIECE);
             reinterpret_cast<kv_elem *>(piece)[d % IN_PIECE] = x;
         }
@@ -197,8 +266,11 @@ void copy_rows(unsigned char *to, const void *from, const int64_t *at) {
 }
 
 void load_tile(const params &p, shared_memory &s, int stage, int slot) {
-    copy_rows<D_QK, K_PIECES>(s.stage[stage], p.k, s.k_at[slot]);
-    copy_rows<D_VO, V_PIECES>(s.stage[stage] + KEYS * K_ROW, p.v, s.v_at[slot]);
+    unsigned char *to = s.stage[stage];
+    const uint32_t at = SHARED_ROWS ? s.stage_at[stage] : 0;
+    copy_rows<D_QK, K_PIECES>(to, at, p.k, s.k_at[slot], s.keys[slot]);
+    copy_rows<D_VO, V_PIECES>(to + KEYS * K_ROW, at + KEYS * K_ROW, p.v, s.v_at[slot],
+                              s.keys[slot]);
 }
 
 /* Columns between the head size and whole products are zero. */
@@ -238,6 +310,7 @@ void advance(const params &p, shared_memory &s, cursor &c) {
         fetch_work(p, c.item + LEAD, threadIdx.x, &s.works[(c.item + LEAD) % WINDOW]);
 }
 
+/* Page of this thread's key of a tile; −1 if it has none. */
 int32_t look_up_own(const params &p, const shared_memory &s, const cursor &c) {
     return c.item < s.count && threadIdx.x < KEYS
                ? look_up(p, s.works[c.item % WINDOW], c.key + (int32_t)threadIdx.x)
@@ -247,23 +320,41 @@ int32_t look_up_own(const params &p, const shared_memory &s, const cursor &c) {
 void store_location(const params &p, shared_memory &s, const cursor &c, int slot, int32_t page) {
     if (threadIdx.x >= KEYS)
         return;
-    const location at = locate(p, s.works[c.item % WINDOW], c.key + (int32_t)threadIdx.x, page);
-    s.k_at[slot][threadIdx.x] = at.k;
-    s.v_at[slot][threadIdx.x] = at.v;
+    const work &w = s.works[c.item % WINDOW];
+    const location at = locate(p, w, c.key + (int32_t)threadIdx.x, page);
+    s.k_at[slot][threadIdx.x] = at.k * KV_BYTES;
+    s.v_at[slot][threadIdx.x] = at.v * KV_BYTES;
+    if (threadIdx.x == 0)
+        s.keys[slot] = c.item < s.count ? w.kv_end - c.key : 0;
 }
 
 #include "ops/attention/attention_write.cuh"
 
-/* Fills the window, looks up the first tiles and starts their copies. Behind the last tile come
- * some without keys, which copy nothing. */
+/* Fills the window and looks up the first tiles. Behind the last tile come some without keys, which
+ * copy nothing. */
 void begin_stream(const params &p, shared_memory &s, cursor &ahead) {
-    for (int i = threadIdx.x; i < 5 * (LEAD + 1) && i / 5 < s.count; i += THREADS)
-        fetch_work(p, i / 5, i % 5, &s.works[i / 5]);
+    if (threadIdx.x < 5)
+        fetch_work(p, 0, threadIdx.x, &s.works[0]);
+    commit_copies();
+    if (threadIdx.x == 0)
+        s.count = work_count(p);
     for (int i = 0; i < STAGES; i++)
         clear_padding(s.stage[i]);
-    commit_copies();
+    if (FITTED && threadIdx.x < ROWS)
+        s.tops[threadIdx.x] = 0;
+    if (threadIdx.x < STAGES)
+        s.stage_at[threadIdx.x] = shared_address(s.stage[threadIdx.x]);
     wait_copies<0>();
     __syncthreads();
+    if (s.count == 0)
+        return;
+    for (int i = 5 + threadIdx.x; i < 5 * (LEAD + 1) && i / 5 < s.count; i += THREADS)
+        fetch_work(p, i / 5, i % 5, &s.works[i / 5]);
+    commit_copies();
+    if (s.works[0].kv_end - s.works[0].kv_begin <= STAGES * KEYS) {
+        wait_copies<0>(); /* else not before the first tile is there */
+        __syncthreads();
+    }
     ahead = {0, s.works[0].kv_begin};
     cursor at[STAGES];
     int32_t page[STAGES];
@@ -277,33 +368,35 @@ void begin_stream(const params &p, shared_memory &s, cursor &ahead) {
     for (int i = 0; i < STAGES; i++)
         store_location(p, s, at[i], i, page[i]);
     __syncthreads();
-#pragma unroll 1
-    for (int i = 0; i < STAGES - 1; i++) {
-        load_tile(p, s, i, i);
-        commit_copies();
-    }
-    load_queries(p, s.works[0], s);
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
+extern "C" __global__ void __launch_bounds__(THREADS, 2)
     bolide_attention(const __grid_constant__ bolide__attention_params p) {
     shared_memory &s = *reinterpret_cast<shared_memory *>(dynamic);
-    if (work_count(p) == 0)
-        return;
-    if (threadIdx.x == 0)
-        s.count = work_count(p);
-    __syncthreads();
     cursor ahead, now = {0, 0};
+    wait_for_previous_kernel();
+    release_next_kernel();
     begin_stream(p, s, ahead);
+    if (s.count == 0)
+        return;
     now.key = s.works[0].kv_begin;
-    uint32_t n = 0; /* of the tile at hand */
     rows_state r;
-    begin_rows(p, s.works[0], r, s.facts);
-    while (now.item < s.count) {
-        wait_copies<STAGES - 2>();
-        __syncthreads(); /* the tile at hand is there for all, and all are done with the last one */
-        load_tile(p, s, (n + STAGES - 1) % STAGES, (n + STAGES - 1) % RING);
+    for (uint32_t i = 0; now.item < s.count; i++) { /* i: of the tile to copy */
+        if (i >= STAGES - 1) {
+            wait_copies<STAGES - 2>();
+            /* The tile at hand is there for all, and all are done with the last one. */
+            __syncthreads();
+        }
+        load_tile(p, s, i % STAGES, i % RING);
         commit_copies();
+        if (i < STAGES - 1) {
+            if (i == STAGES - 2) {
+                load_queries(p, s.works[0], s);
+                begin_rows(p, s.works[0], r, s.facts, s.tops);
+            }
+            continue;
+        }
+        const uint32_t n = i - (STAGES - 1); /* of the tile at hand */
         int32_t page = PAGED ? look_up_own(p, s, ahead) : 0;
 
         const work &w = s.works[now.item % WINDOW];
@@ -313,9 +406,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
         if constexpr (Q_AHEAD) {
 #pragma unroll
             for (int i = 0; i < Q_EIGHTS; i++) {
-                const int at = i * THREADS + threadIdx.x;
-                if (next && at < ROWS * DQ / 8)
-                    q_next[i] = load_eight(p, then, packed_rows(p, then, ROWS), at);
+                if (next)
+                    q_next[i] =
+                        load_eight(p, then, packed_rows(p, then, ROWS), i * THREADS + threadIdx.x);
             }
         }
         unsigned char *k = s.stage[n % STAGES], *v = k + KEYS * K_ROW;
@@ -325,10 +418,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
 
         if constexpr (!PAGED)
             page = look_up_own(p, s, ahead);
-        store_location(p, s, ahead, (n + STAGES) % RING, page);
+        store_location(p, s, ahead, (i + 1) % RING, page);
         advance(p, s, ahead);
         now.key += KEYS;
-        n++;
         if (!last)
             continue;
         write_item(p, w, packed_rows(p, w, ROWS), r, k, s);
@@ -336,18 +428,23 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
         if (!next)
             break;
         now.key = then.kv_begin;
+        if (FITTED && threadIdx.x < ROWS)
+            s.tops[threadIdx.x] = 0;
         __syncthreads(); /* all are done with Q */
+        if constexpr (Q_AHEAD && FITTED) {
+#pragma unroll
+            for (int i = 0; i < Q_EIGHTS; i++)
+                note_top(s, q_next[i], i * THREADS + threadIdx.x);
+            __syncthreads();
+        }
         if constexpr (Q_AHEAD) {
 #pragma unroll
-            for (int i = 0; i < Q_EIGHTS; i++) {
-                const int at = i * THREADS + threadIdx.x;
-                if (at < ROWS * DQ / 8)
-                    store_eight(s, q_next[i], at);
-            }
+            for (int i = 0; i < Q_EIGHTS; i++)
+                store_eight(s, q_next[i], i * THREADS + threadIdx.x);
         } else {
             load_queries(p, then, s);
         }
-        begin_rows(p, then, r, s.facts);
+        begin_rows(p, then, r, s.facts, s.tops);
     }
     wait_copies<0>();
 }

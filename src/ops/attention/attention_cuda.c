@@ -20,7 +20,16 @@ enum {
 };
 
 /* The bits of the kernels' FLAGS. */
-enum { PAGED = 1, MASKED = 2, CAPPED = 4, ALIBI = 8, WIDE = 16, SPECIAL = 32, ROPE = 64 };
+enum {
+    PAGED = 1,
+    MASKED = 2,
+    CAPPED = 4,
+    ALIBI = 8,
+    WIDE = 16,
+    SPECIAL = 32,
+    ROPE = 64,
+    RULED = 128
+};
 
 /* ---- shared memory, the arithmetic of the kernels' structs ------------------------------------
  */
@@ -36,7 +45,7 @@ static int64_t row_bytes(int64_t bytes) {
 }
 
 static int64_t warps_of(int64_t rows, int64_t keys) {
-    return rows == 16 ? keys / 16 : 4;
+    return rows == 16 && keys < 64 ? keys / 16 : 4;
 }
 
 static int64_t stage_bytes(const frozen_part *f, int64_t rows, int64_t keys) {
@@ -48,9 +57,9 @@ static int64_t stage_bytes(const frozen_part *f, int64_t rows, int64_t keys) {
 }
 
 static int64_t shared_bytes(const frozen_part *f, int64_t rows, int64_t keys, int64_t stages) {
-    const int64_t places = (stages < 4 ? 4 : 8) * keys * 2 * (int64_t)sizeof(int64_t);
+    const int64_t places = (stages < 4 ? 4 : 8) * (keys * 16 + 4) + stages * 4;
     const int64_t works = WINDOW * (int64_t)sizeof(bolide__attention_work);
-    const int64_t sums = warps_of(rows, keys) * 16 * 8 + rows * 20 + 16;
+    const int64_t sums = warps_of(rows, keys) * 16 * 8 + rows * 16 + 16;
     return rows * row_bytes(padded(f->d_qk) * 2) + stages * stage_bytes(f, rows, keys) + places +
            works + sums;
 }
@@ -58,7 +67,7 @@ static int64_t shared_bytes(const frozen_part *f, int64_t rows, int64_t keys, in
 /* attention_float.cu: q, a chunk of 64 by 65, weights, places, the item, rotations, sums. */
 static int64_t float_shared_bytes(const frozen_part *f) {
     return f->d_qk * 16 * 4 + 64 * 65 * 4 + 64 * 16 * 4 + 64 * 16 +
-           (int64_t)sizeof(bolide__attention_work) + (f->d_qk / 2 + 1) * 8 + 16 * 8 + 16;
+           (int64_t)sizeof(bolide__attention_work) + (f->d_qk / 2 + 1) * 8 + 32;
 }
 
 /* ---- the choice of a kernel -------------------------------------------------------------------
@@ -91,10 +100,12 @@ static bool fit(const bolide__cuda_limits *limits, frozen_part *f, int64_t rows,
 static int64_t choose_tile(const bolide__cuda_limits *limits, frozen_part *f, int64_t rows) {
     static const struct {
         int64_t keys, blocks;
-    } wishes[] = {{64, 2}, {32, 2}, {64, 1}, {32, 1}, {16, 1}};
+    } wishes[] = {{128, 2}, {64, 2}, {32, 2}, {64, 1}, {32, 1}, {16, 1}};
     /* A tile of few rows waits for memory and needs copies in flight; one of many does not. */
     const int64_t stages = rows == 16 ? MAX_STAGES : MIN_STAGES;
-    for (size_t i = 0; i < sizeof wishes / sizeof wishes[0]; i++) {
+    /* 128 keys of 8 bits are as many bytes as 64 of 16. */
+    const bool twice = rows == 16 && bolide__dtype_bytes(f->kv_dtype) == 1;
+    for (size_t i = twice ? 0 : 1; i < sizeof wishes / sizeof wishes[0]; i++) {
         if (fit(limits, f, rows, wishes[i].keys, stages, wishes[i].blocks))
             return wishes[i].blocks;
     }
@@ -162,7 +173,7 @@ static int64_t flags_of(const bolide__attention_params *p, int64_t q_len) {
     const bool window = p->window_left >= 0 && q_len != 1;
     return (p->indices ? PAGED : 0) | (causal || window ? MASKED : 0) |
            (p->soft_cap > 0 ? CAPPED : 0) | (p->flags & BOLIDE__ATTN_ALIBI ? ALIBI : 0) |
-           (p->flags & special ? SPECIAL : 0);
+           (p->flags & special ? SPECIAL : 0) | (p->rule.tiles ? RULED : 0);
 }
 
 static void add_types(bolide__spec *s, const bolide__attention_params *p) {
@@ -187,7 +198,8 @@ static bolide_status run_float(const bolide__call *call, const frozen_part *f,
 /* Where the sums of 128 rows fill the registers, 64 keys go with the plain form only. */
 static bool is_crowded(const frozen_part *f, const bolide__attention_params *p, int64_t flags) {
     return f->tile_rows == 128 && f->keys == 64 &&
-           (p->d_qk > 128 || flags & (CAPPED | ALIBI | SPECIAL) || !(flags & WIDE));
+           ((p->d_qk != 128 && p->d_qk != 64) || (p->d_vo != 128 && p->d_vo != 64) ||
+            flags & (PAGED | CAPPED | ALIBI | SPECIAL | RULED) || !(flags & WIDE));
 }
 
 static bolide_status run_tensor(const bolide__call *call, const frozen_part *f,
@@ -197,14 +209,23 @@ static bolide_status run_tensor(const bolide__call *call, const frozen_part *f,
     bolide__spec s = BOLIDE_SPEC("attention/attention.cu", "bolide_attention");
     add_types(&s, p);
     bolide__spec_add(&s, "ROWS", f->tile_rows); /* 16, 64, 128 */
-    bolide__spec_add(&s, "KEYS", keys);         /* 16, 32, 64: follow from the others, the chip */
+    bolide__spec_add(&s, "KEYS", keys);         /* 16 to 128: follow from the others, the chip */
     bolide__spec_add(&s, "STAGES", f->stages);  /* 2, 3, 4: the same */
     bolide__spec_add(&s, "FLAGS", flags);
-    bolide__spec_add(&s, "BLOCKS", f->ruled ? 2 : 0);
     p->flags |= is_q_wide(p) ? BOLIDE__ATTN_Q_WIDE : 0;
     g->block = (int32_t)(32 * warps_of(f->tile_rows, keys));
     g->shared = (int32_t)shared_bytes(f, f->tile_rows, keys, f->stages);
     return bolide__cuda_launch(call, &s, g, p, sizeof *p);
+}
+
+static int64_t page_shift_of(int64_t page_size) {
+    const bool power = page_size > 0 && (page_size & (page_size - 1)) == 0;
+    return power ? __builtin_ctzll((unsigned long long)page_size) : -1;
+}
+
+static bool may_be_signed(const bolide__attention_params *p) {
+    return p->q_scale.tensor || p->k_scale.tensor ||
+           p->sm_scale * p->q_scale.number * p->k_scale.number < 0;
 }
 
 bolide_status bolide__attention_cuda_run(const bolide__call *call,
@@ -218,9 +239,13 @@ bolide_status bolide__attention_cuda_run(const bolide__call *call,
         if (served)
             return BOLIDE_OK;
     }
-    bolide__grid g = {.x = f->workers, .y = f->h_kv};
+    p->page_shift = page_shift_of(p->page_size);
+    p->flags |= may_be_signed(p) ? BOLIDE__ATTN_SIGNED : 0;
+    bolide__grid g = {.x = f->workers, .y = f->h_kv, .dependent = 1};
     if (f->ruled) {
         g.x = items < f->workers ? items : f->workers;
+        /* Behind a memset there is no kernel to depend on. */
+        g.dependent = f->rule_pieces <= 1;
         if (f->rule_pieces > 1)
             BOLIDE_TRY(bolide__cuda_clear(call, p->arrivals,
                                           f->rule_tiles * f->h_kv * (int64_t)sizeof(int32_t)));

@@ -24,8 +24,8 @@ int32_t dealt(int32_t k) {
 }
 
 int32_t work_count(const params &p) {
-    if (!p.rule.tiles)
-        return p.worker_start[blockIdx.x + 1] - p.worker_start[blockIdx.x];
+    if constexpr (!RULED)
+        return p.heads[blockIdx.x].count;
     const int32_t items = p.rule.tiles * p.rule.pieces;
     const int32_t rounds = items / (int32_t)gridDim.x;
     return rounds + (dealt(rounds) < items);
@@ -34,19 +34,22 @@ int32_t work_count(const params &p) {
 /* The item that the rule puts in a place. Pieces that would be empty stay: they count as a slot. */
 work ruled_work(const params &p, int32_t at) {
     const bolide__attention_request &r = p.rule.request;
-    const int32_t t = p.rule.tiles - 1 - at / p.rule.pieces, piece = at % p.rule.pieces;
-    const int64_t row = t * p.tile_rows, group = p.group;
-    const int64_t shift = (int64_t)r.kv_len - r.q_len;
-    const int64_t last = smaller((int64_t)r.q_len - 1, (row + p.tile_rows - 1) / group);
-    int64_t low = 0, high = r.kv_len;
+    const uint32_t pieces = (uint32_t)p.rule.pieces, group = (uint32_t)p.group;
+    const int32_t t = p.rule.tiles - 1 - (int32_t)((uint32_t)at / pieces);
+    const int32_t piece = (int32_t)((uint32_t)at % pieces), row = t * (int32_t)p.tile_rows;
+    const int32_t shift = r.kv_len - r.q_len;
+    const int32_t last =
+        smaller(r.q_len - 1, (int32_t)(((uint32_t)row + (uint32_t)p.tile_rows - 1) / group));
+    int32_t low = 0, high = r.kv_len;
     if (p.flags & BOLIDE__ATTN_CAUSAL)
         high = smaller(high, shift + last + 1);
     if (p.window_left >= 0)
-        low = larger(low, shift + row / group - p.window_left);
-    const int64_t chunk =
-        ceil_div(ceil_div(larger(high - low, (int64_t)0), p.rule.pieces), 64) * 64;
-    low += piece * chunk;
-    high = smaller(high, low + chunk);
+        low = (int32_t)larger(shift + (int32_t)((uint32_t)row / group) - p.window_left, (int64_t)0);
+    /* Whole tiles of keys in each piece. */
+    const uint32_t keys = (uint32_t)larger(high - low, 0);
+    const int32_t chunk = (int32_t)(((keys + pieces - 1) / pieces + 63) / 64 * 64);
+    low = (int32_t)smaller((uint32_t)low + (uint32_t)piece * (uint32_t)chunk, 0x7fffffffu);
+    high = (int32_t)smaller((int64_t)high, (int64_t)low + chunk);
     if (low >= high)
         low = high = 0;
     work w = {};
@@ -54,9 +57,9 @@ work ruled_work(const params &p, int32_t at) {
     w.o_start = r.o_start;
     w.q_len = r.q_len;
     w.kv_len = r.kv_len;
-    w.row = (int32_t)row;
-    w.kv_begin = (int32_t)low;
-    w.kv_end = (int32_t)high;
+    w.row = row;
+    w.kv_begin = low;
+    w.kv_end = high;
     w.slot = p.rule.pieces > 1 ? t * p.rule.pieces + piece : -1;
     w.merge = p.rule.pieces > 1 ? t : -1;
     w.merge_slot = t * p.rule.pieces;
@@ -64,10 +67,12 @@ work ruled_work(const params &p, int32_t at) {
     return w;
 }
 
-/* Piece `part` (0 to 4) of the k-th item into shared memory, by copies that the caller awaits. */
+/* Piece `part` (0 to 4) of the k-th item into shared memory, by copies that the caller awaits. The
+ * first item lies beside the worker's count, so that a block has both in one step. */
 void fetch_work(const params &p, int32_t k, int part, work *to) {
-    if (!p.rule.tiles) {
-        const work *from = p.works + p.worker_start[blockIdx.x] + k;
+    if constexpr (!RULED) {
+        const bolide__attention_head &head = p.heads[blockIdx.x];
+        const work *from = k == 0 ? &head.first : p.works + head.begin + k;
         copy_16(reinterpret_cast<char *>(to) + part * 16,
                 reinterpret_cast<const char *>(from) + part * 16, 16);
     } else if (part == 0) {
@@ -183,19 +188,23 @@ int32_t look_up(const params &p, const work &w, int32_t key) {
         return -1;
     if constexpr (PAGED) {
         const int64_t list = p.table_row ? w.request * p.table_row : (int64_t)w.kv_start;
-        return p.indices[list + (uint32_t)key / (uint32_t)p.page_size];
+        return p.indices[list + (p.page_shift >= 0 ? (uint32_t)key >> p.page_shift
+                                                   : (uint32_t)key / (uint32_t)p.page_size)];
     }
     return 0;
 }
 
 struct location {
-    int64_t k, v; /* first elements of the rows; −1: no key */
+    int64_t k, v; /* first elements of the rows; 0 for no key */
 };
 
 location locate(const params &p, const work &w, int32_t key, int32_t page) {
     if (page < 0)
-        return {-1, -1};
-    const int64_t row = PAGED ? (uint32_t)key % (uint32_t)p.page_size : key;
+        return {0, 0};
+    int64_t row = key;
+    if constexpr (PAGED)
+        row = p.page_shift >= 0 ? (uint32_t)key & ((1u << p.page_shift) - 1)
+                                : (uint32_t)key % (uint32_t)p.page_size;
     return {page * p.k_page + ((PAGED ? 0 : w.kv_start) + row) * p.k_n + blockIdx.y * p.k_h,
             page * p.v_page + ((PAGED ? 0 : w.v_start) + row) * p.v_n + blockIdx.y * p.v_h};
 }
@@ -227,8 +236,10 @@ place finish(const params &p, const work &w, int32_t row, float m, float l, bool
         p.lse[((int64_t)w.q_start + token) * p.lse_n + head * p.lse_h] =
             p.flags & BOLIDE__ATTN_LSE_BASE_E ? lse * LN2 : lse;
     place to;
+    /* Where there is a key or a sink, the largest of them alone makes l at least 1. */
     to.factor =
-        l == 0 ? 0.0f : weight / l * (scale_of(p.v_scale, blockIdx.y) / scale_of(p.o_scale, 0));
+        l == 0 ? 0.0f
+               : weight * rcp_fast(l) * (scale_of(p.v_scale, blockIdx.y) / scale_of(p.o_scale, 0));
     to.out =
         static_cast<out_elem *>(p.out) + ((int64_t)w.o_start + token) * p.out_n + head * p.out_h;
     return to;
@@ -282,66 +293,74 @@ template <class P> P load_written(const float *address) {
     return bits_as<P>(w);
 }
 
-/* Joins the slots of a tile, in their order. rows_ml has two floats a row. */
-template <int COUNT>
-void merge_tile(const params &p, const work &w, int32_t rows, float (&rows_ml)[COUNT][2]) {
-    constexpr int THREADS_HERE = THREADS;
-    const int lane = threadIdx.x % 32;
-    for (int32_t row = threadIdx.x / 32; row < rows; row += THREADS_HERE / 32) {
-        float m = -INFINITE, l = 0;
-        for (int32_t i = lane; i < w.merge_count; i += 32)
-            m = fmaxf(m, load_written<pack<float, 2>>(p.partial_ml +
-                                                      2 * slot_row_of(p, w.merge_slot + i, row))
-                             .at[0]);
-        m = lanes_max<32>(m);
-        for (int32_t i = lane; i < w.merge_count; i += 32) {
-            const pack<float, 2> own = load_written<pack<float, 2>>(
-                p.partial_ml + 2 * slot_row_of(p, w.merge_slot + i, row));
-            l += own.at[0] == -INFINITE ? 0.0f : own.at[1] * exp2_fast(own.at[0] - m);
-        }
-        l = lanes_sum<32>(l);
-        if (lane == 0) {
-            rows_ml[row][0] = m;
-            rows_ml[row][1] = l;
-        }
-    }
-    __syncthreads();
+/* Joins the slots of a tile, in their order. Sums and what they are weighted by are asked for
+ * together, so that a round of slots costs one step to memory. */
+void merge_tile(const params &p, const work &w, int32_t rows) {
     constexpr int PARTS = D_VO / 4;
-    for (int32_t i = threadIdx.x; i < rows * PARTS; i += THREADS_HERE) {
+    const int64_t step = p.h_kv * p.tile_rows; /* rows from slot to slot */
+    for (int32_t i = threadIdx.x; i < rows * PARTS; i += THREADS) {
         const int32_t row = i / PARTS, column = i % PARTS * 4;
-        const float m = rows_ml[row][0];
-        float sum[4] = {};
-#pragma unroll 4
-        for (int32_t j = 0; j < w.merge_count; j++) {
-            const int64_t at = slot_row_of(p, w.merge_slot + j, row);
-            const float own = load_written<pack<float, 2>>(p.partial_ml + 2 * at).at[0];
-            const pack<float, 4> o = load_written<pack<float, 4>>(p.partial_o + at * D_VO + column);
-            const float weight = own == -INFINITE ? 0.0f : exp2_fast(own - m);
+        const int64_t first = slot_row_of(p, w.merge_slot, row);
+        const float *ml = p.partial_ml + 2 * first, *o = p.partial_o + first * D_VO + column;
+        float m = -INFINITE, l = 0, sum[4] = {};
+#pragma unroll 1
+        for (int32_t j = 0; j < w.merge_count; j += MERGED_AT_ONCE) {
+            pack<float, 2> own[MERGED_AT_ONCE];
+            pack<float, 4> part[MERGED_AT_ONCE];
+#pragma unroll
+            for (int k = 0; k < MERGED_AT_ONCE; k++) {
+                const int64_t at = smaller(j + k, w.merge_count - 1) * step;
+                own[k] = load_written<pack<float, 2>>(ml + 2 * at);
+                part[k] = load_written<pack<float, 4>>(o + at * D_VO);
+            }
+            float top = m;
+#pragma unroll
+            for (int k = 0; k < MERGED_AT_ONCE; k++)
+                top = fmaxf(top, own[k].at[0]);
+            const float base = top == -INFINITE ? 0.0f : top, old = exp2_fast(m - base);
+            m = top;
+            l *= old;
 #pragma unroll
             for (int c = 0; c < 4; c++)
-                sum[c] = fmaf(o.at[c], weight, sum[c]);
+                sum[c] *= old;
+#pragma unroll
+            for (int k = 0; k < MERGED_AT_ONCE; k++) {
+                if (j + k >= w.merge_count || own[k].at[0] == -INFINITE)
+                    continue;
+                const float weight = exp2_fast(own[k].at[0] - base);
+                l = fmaf(own[k].at[1], weight, l);
+#pragma unroll
+                for (int c = 0; c < 4; c++)
+                    sum[c] = fmaf(part[k].at[c], weight, sum[c]);
+            }
         }
-        put_out(finish(p, w, row, m, rows_ml[row][1], column == 0), column, sum);
+        put_out(finish(p, w, row, m, l, column == 0), column, sum);
     }
+}
+
+/* Adds 1 behind what the block has written and before what it reads then; what was there. */
+int32_t count_in(int32_t *arrived) {
+    int32_t before;
+    asm volatile("atom.add.acq_rel.gpu.global.s32 %0, [%1], 1;"
+                 : "=r"(before)
+                 : "l"(arrived)
+                 : "memory");
+    return before;
 }
 
 /* Counts this block in for a tile of several pieces; the last one merges. Called by all threads
  * once their parts of the slot are written. */
-template <int COUNT>
-void arrive(const params &p, const work &w, int32_t rows, int32_t &is_last,
-            float (&rows_ml)[COUNT][2]) {
-    __threadfence();
+void arrive(const params &p, const work &w, int32_t rows, int32_t &is_last) {
     __syncthreads();
     if (threadIdx.x == 0) {
         int32_t *arrived = p.arrivals + w.merge * p.h_kv + blockIdx.y;
-        is_last = atomicAdd(arrived, 1) == w.merge_count - 1;
+        is_last = count_in(arrived) == w.merge_count - 1;
         if (is_last)
             *arrived = 0; /* for the next run */
-        __threadfence();
     }
     __syncthreads();
     if (is_last)
-        merge_tile(p, w, rows, rows_ml);
+        merge_tile(p, w, rows);
 }
 
 #endif

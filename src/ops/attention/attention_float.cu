@@ -32,6 +32,7 @@ constexpr bool CAPPED = FLAGS & 4;
 constexpr bool ALIBI = FLAGS & 8;
 constexpr bool SPECIAL = FLAGS & 32; /* custom mask or multi-item scoring */
 constexpr bool ROPE = FLAGS & 64;
+constexpr bool RULED = FLAGS & 128; /* the schedule is a rule */
 static_assert(D_QK % 8 == 0 && D_VO % 8 == 0 && D_QK <= 576 && D_VO <= 576, "head sizes");
 
 using q_elem = element<QT>::type;
@@ -40,6 +41,7 @@ using out_elem = element<OT>::type;
 
 constexpr int ROWS = 16, KEYS = 64, CHUNK = 64, WARPS = 4, OWN = ROWS / WARPS;
 constexpr int THREADS = 32 * WARPS;
+constexpr int MERGED_AT_ONCE = 4;
 constexpr int HALF = D_QK / 2;
 constexpr int COLUMNS = (D_VO + CHUNK - 1) / CHUNK * 2; /* of a lane */
 constexpr int Q_CHUNKS = ROPE ? (HALF + CHUNK / 2 - 1) / (CHUNK / 2) : (D_QK + CHUNK - 1) / CHUNK;
@@ -53,7 +55,7 @@ struct shared_memory {
     int64_t k_at[KEYS], v_at[KEYS];
     alignas(16) work item;
     double turns[ROPE ? HALF : 1]; /* of each pair of columns, a position */
-    float rows_ml[ROWS][2];
+    int32_t keys;                  /* of the tile */
     int32_t is_last;
 };
 
@@ -121,7 +123,7 @@ void load_keys(const params &p, shared_memory &s, int chunk, int32_t first) {
     for (int i = threadIdx.x; i < KEYS * COUNT; i += THREADS) {
         const int key = i / COUNT, c = i % COUNT;
         const int64_t at = s.k_at[key];
-        const bool there = at >= 0 && in_head(chunk, c);
+        const bool there = key < s.keys && in_head(chunk, c);
         const int d = head_column(chunk, c);
         if constexpr (ROPE) {
             float2_t x = {};
@@ -140,7 +142,7 @@ void load_values(const params &p, shared_memory &s, int chunk) {
     for (int i = threadIdx.x; i < KEYS * CHUNK; i += THREADS) {
         const int key = i / CHUNK, d = chunk * CHUNK + i % CHUNK;
         const int64_t at = s.v_at[key];
-        s.side[key][i % CHUNK] = at >= 0 && d < D_VO ? to_float(v[at + d]) : 0.0f;
+        s.side[key][i % CHUNK] = key < s.keys && d < D_VO ? to_float(v[at + d]) : 0.0f;
     }
 }
 
@@ -239,6 +241,8 @@ void run_tile(const params &p, const work &w, int32_t first, rows_state &r, shar
         const location at = locate(p, w, key, look_up(p, w, key));
         s.k_at[threadIdx.x] = at.k;
         s.v_at[threadIdx.x] = at.v;
+        if (threadIdx.x == 0)
+            s.keys = w.kv_end - first;
     }
     float x[OWN][2] = {};
     for (int chunk = 0; chunk < Q_CHUNKS; chunk++) {
@@ -284,12 +288,14 @@ void write_item(const params &p, const work &w, int32_t rows, rows_state &r, sha
         }
     }
     if (w.slot >= 0)
-        arrive(p, w, rows, s.is_last, s.rows_ml);
+        arrive(p, w, rows, s.is_last);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 2)
     bolide_attention_float(const __grid_constant__ bolide__attention_params p) {
     shared_memory &s = *reinterpret_cast<shared_memory *>(dynamic);
+    wait_for_previous_kernel();
+    release_next_kernel();
     const int32_t count = work_count(p);
     fill_turns(p, s);
     for (int32_t k = 0; k < count; k++) {

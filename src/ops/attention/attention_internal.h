@@ -7,10 +7,10 @@
 //
 //     | counts | worker_start | requests | items | merges |
 //
-// For CUDA the items come with their requests, and the last three stay behind in the staging slot:
+// For CUDA the items come with their requests, and the last four stay behind in the staging slot:
 //
-//     | counts | worker_start | free | tickets | arrivals | works ||
-//     | requests | items | merges | order |
+//     | counts | free | tickets | arrivals | heads | works ||
+//     | worker_start | requests | items | merges | order |
 //
 // The scratch of a run lies in workspace.device:
 //
@@ -36,8 +36,9 @@ enum {
     BOLIDE__ATTN_ROPE = 8,
     BOLIDE__ATTN_ALIBI = 16,
     BOLIDE__ATTN_LSE_BASE_E = 32,
-    BOLIDE__ATTN_ITEMS = 64,  /* multi-item scoring */
-    BOLIDE__ATTN_Q_WIDE = 128 /* CUDA: rows of q allow loads of 8 elements */
+    BOLIDE__ATTN_ITEMS = 64,   /* multi-item scoring */
+    BOLIDE__ATTN_Q_WIDE = 128, /* CUDA: rows of q allow loads of 8 elements */
+    BOLIDE__ATTN_SIGNED = 256  /* CUDA: what logits are scaled by may be below 0 */
 };
 
 /* An item of the schedule with all that a block of threads must know of its request; 80 bytes, so
@@ -54,6 +55,13 @@ typedef struct bolide__attention_work {
                                         of its request, and how many there are */
     int32_t unused[2];
 } bolide__attention_work;
+
+/* What a worker begins with; 96 bytes. */
+typedef struct bolide__attention_head {
+    bolide__attention_work first; /* its first item, if it has one */
+    int32_t begin, count;         /* its items among the works */
+    int32_t unused[2];
+} bolide__attention_head;
 
 /* The schedule of a single request by a rule instead of a list: `tiles` tiles in `pieces` pieces
  * each. Tiles are dealt to the workers longest first, back and forth. */
@@ -105,6 +113,7 @@ typedef struct bolide__attention_params {
     const bolide__attention_request *requests;
     const bolide__attention_item *items;
     const bolide__attention_merge *merges;
+    const bolide__attention_head *heads; /* CUDA: [workers] */
     const bolide__attention_work *works; /* CUDA: the items with their requests */
     int32_t *arrivals;                   /* CUDA: [merges, h_kv] pieces done; 0 between runs */
     bolide__attention_rule rule;         /* CUDA: takes the place of the lists if tiles > 0 */
@@ -112,6 +121,7 @@ typedef struct bolide__attention_params {
     float *partial_ml; /* [slots, h_kv, tile_rows, 2]: largest logit (base 2), sum of p */
 
     int64_t h_q, h_kv, group, d_qk, d_vo, page_size;
+    int64_t page_shift; /* CUDA: page_size is 1 << page_shift; −1: of no number */
     int64_t tile_rows;
     int64_t workers;                    /* stretches of the schedule */
     int64_t q_dtype, kv_dtype, o_dtype; /* BOLIDE_F16 … */
@@ -155,7 +165,7 @@ typedef struct bolide__attention_plan {
         int64_t q_len;                          /* tokens of every request; 0: they differ */
         int64_t max_batch, max_items, max_merges, max_slots;
         int64_t worker_start_at, requests_at, items_at, merges_at; /* in device_int */
-        int64_t free_at, arrivals_at, works_at;                    /* CUDA: in device_int */
+        int64_t free_at, arrivals_at, heads_at, works_at;          /* CUDA: in device_int */
         int64_t tickets_at, order_at; /* sm90: in device_int; in a staging slot */
         int64_t live_bytes; /* of all that is carved for device_int; CUDA: in a staging slot */
         int64_t partial_o_at, partial_ml_at, frequency_at, lanes_at; /* in device */

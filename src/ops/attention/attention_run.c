@@ -186,6 +186,7 @@ static void fill_plan(bolide__attention_params *p, const bolide__attention_run_a
     p->requests = (const bolide__attention_request *)(live + f->requests_at);
     p->items = (const bolide__attention_item *)(live + f->items_at);
     p->merges = (const bolide__attention_merge *)(live + f->merges_at);
+    p->heads = (const bolide__attention_head *)(live + f->heads_at);
     p->works = (const bolide__attention_work *)(live + f->works_at);
     p->arrivals = (int32_t *)(a->workspace->device_int) + f->arrivals_at / (int64_t)sizeof(int32_t);
     p->partial_o = (float *)(scratch + f->partial_o_at);

@@ -47,6 +47,19 @@ template <class T> uint32_t to_halves(uint32_t two) {
     }
 }
 
+/* Four 8-bit values as two words of two. */
+template <class T> void four_to_halves(uint32_t &low, uint32_t &high, uint32_t four) {
+    if constexpr (same_type<T, e4m3> && same_type<half, f16> && ARCH >= 89) {
+        asm("{\n\t.reg .b16 l, h;\n\tmov.b32 {l, h}, %2;\n\tcvt.rn.f16x2.e4m3x2 %0, l;\n\t"
+            "cvt.rn.f16x2.e4m3x2 %1, h;\n\t}"
+            : "=r"(low), "=r"(high)
+            : "r"(four));
+    } else {
+        low = to_halves<T>(four & 0xffff);
+        high = to_halves<T>(four >> 16);
+    }
+}
+
 /* 16 keys by 16 columns of K: b[0], b[1] of the first 8 keys, b[2], b[3] of the others. */
 void k_operand(uint32_t (&b)[4], const unsigned char *k, int key, int column) {
     const int lane = threadIdx.x % 32;
@@ -57,8 +70,8 @@ void k_operand(uint32_t (&b)[4], const unsigned char *k, int key, int column) {
         uint32_t raw[2];
         load_two_matrices<false>(raw, k + spot<K_PIECES>(key + lane % 16, column / 16));
 #pragma unroll
-        for (int i = 0; i < 4; i++)
-            b[i] = to_halves<kv_elem>(raw[i / 2] >> i % 2 * 16 & 0xffff);
+        for (int i = 0; i < 2; i++)
+            four_to_halves<kv_elem>(b[2 * i], b[2 * i + 1], raw[i]);
     }
 }
 
@@ -100,6 +113,11 @@ float2_t pair_of(const rows_state &r, int mt, int i, int j) {
         return {r.o[mt][j / 2 * 2][2 * i + j % 2], r.o[mt][j / 2 * 2 + 1][2 * i + j % 2]};
 }
 
+/* First key of the warp in a tile. */
+int own_keys() {
+    return SHARED_ROWS ? threadIdx.x / 32 * (8 * NT) : 0;
+}
+
 int first_row() {
     return SHARED_ROWS ? 0 : threadIdx.x / 32 * (16 * MT);
 }
@@ -109,6 +127,21 @@ int row_of(int mt, int i) {
     return first_row() + mt * 16 + threadIdx.x % 32 / 4 + 8 * i;
 }
 
+/* A row of Q that is FITTED comes to f16 by the power of two that brings its largest element, of
+ * which `top` has the bits without the sign, to 2^14 or above; the scale of its logits makes up for
+ * it. What falls below f16's normal numbers then is 2^28 times smaller than that element. */
+int fit_exponent(uint32_t top) {
+    return 14 + 127 - smaller(larger((int)(top >> 7), 27), 254);
+}
+
+float fit(uint32_t top) {
+    return bits_float((uint32_t)(127 + fit_exponent(top)) << 23);
+}
+
+float unfit(uint32_t top) {
+    return FITTED ? bits_float((uint32_t)(127 - fit_exponent(top)) << 23) : 1.0f;
+}
+
 /* What is the same for all tiles of an item, one a row in shared memory. */
 struct row_facts {
     float scale; /* of the products */
@@ -116,10 +149,11 @@ struct row_facts {
 };
 
 /* The facts are read behind a barrier. */
-void begin_rows(const params &p, const work &w, rows_state &r, row_facts (&facts)[ROWS]) {
+void begin_rows(const params &p, const work &w, rows_state &r, row_facts (&facts)[ROWS],
+                const uint32_t (&tops)[ROWS]) {
     if (threadIdx.x < ROWS) {
         const int32_t row = threadIdx.x;
-        facts[row] = {logit_scale(p, query_head(p, w, row)),
+        facts[row] = {logit_scale(p, query_head(p, w, row)) * unfit(tops[row]),
                       sight_of(p, w, query_token(p, w, row))};
     }
 #pragma unroll
@@ -143,7 +177,7 @@ void products(const unsigned char *q, const unsigned char *k, float (&x)[MT][NT]
         for (int n = 0; n < NT; n++)
             x[mt][n][0] = x[mt][n][1] = x[mt][n][2] = x[mt][n][3] = 0;
     }
-    const int own = SHARED_ROWS ? threadIdx.x / 32 * 16 : 0;
+    const int own = own_keys();
 #pragma unroll
     for (int d = 0; d < DQ; d += 16) {
         uint32_t a[MT][4];
@@ -283,7 +317,7 @@ void soften(rows_state &r, const row_facts (&facts)[ROWS], float (&x)[MT][NT][4]
 }
 
 void add_values(rows_state &r, const float (&x)[MT][NT][4], const unsigned char *v) {
-    const int own = SHARED_ROWS ? threadIdx.x / 32 * 16 : 0;
+    const int own = own_keys();
 #pragma unroll
     for (int n = 0; n < NT; n += 2) {
         uint32_t a[MT][4];
@@ -313,8 +347,9 @@ void compute_tile(const params &p, const work &w, int32_t rows, int32_t first,
                   const unsigned char *k, const unsigned char *v) {
     float x[MT][NT][4];
     products(q, k, x);
-    turn_signs(facts, x);
-    const int32_t own = first + (SHARED_ROWS ? (int32_t)threadIdx.x / 32 * 16 : 0);
+    if (p.flags & BOLIDE__ATTN_SIGNED)
+        turn_signs(facts, x);
+    const int32_t own = first + own_keys();
     if constexpr (BENT)
         bend(p, w, own, facts, x);
     if (!open_tile(p, w, first, rows))

@@ -122,7 +122,7 @@ void write_item(const params &p, const work &w, int32_t rows, const rows_state &
     else
         write_own_rows(p, w, rows, r);
     if (w.slot >= 0)
-        arrive(p, w, rows, s.is_last, s.rows_ml);
+        arrive(p, w, rows, s.is_last);
 }
 
 #endif

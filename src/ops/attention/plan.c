@@ -251,8 +251,6 @@ static int64_t flags_of(const bolide__attention_problem *pr) {
 static void carve_live(frozen_part *f, bool cuda) {
     bolide__carver c = bolide__carve_begin(NULL, 0);
     bolide__carve(&c, 1, sizeof(bolide__schedule_counts));
-    f->worker_start_at = bolide__carve_offset(&c);
-    bolide__carve(&c, f->workers + 1, sizeof(int32_t));
     if (cuda) {
         f->free_at = bolide__carve_offset(&c);
         bolide__carve(&c, 1, sizeof(int64_t));
@@ -260,10 +258,14 @@ static void carve_live(frozen_part *f, bool cuda) {
         bolide__carve(&c, f->sm90 ? 2 : 0, sizeof(int32_t));
         f->arrivals_at = bolide__carve_offset(&c);
         bolide__carve(&c, f->max_merges * f->h_kv, sizeof(int32_t));
+        f->heads_at = bolide__carve_offset(&c);
+        bolide__carve(&c, f->workers, sizeof(bolide__attention_head));
         f->works_at = bolide__carve_offset(&c);
         bolide__carve(&c, f->max_items, sizeof(bolide__attention_work));
         f->device_int_bytes = bolide__carve_offset(&c);
     }
+    f->worker_start_at = bolide__carve_offset(&c);
+    bolide__carve(&c, f->workers + 1, sizeof(int32_t));
     f->requests_at = bolide__carve_offset(&c);
     bolide__carve(&c, f->max_batch, sizeof(bolide__attention_request));
     f->items_at = bolide__carve_offset(&c);
@@ -472,6 +474,18 @@ static void write_works(const frozen_part *f, const bolide__schedule_counts *cou
     }
 }
 
+/* What each worker begins with, behind write_works. */
+static void write_heads(const frozen_part *f, char *live) {
+    const int32_t *start = (const int32_t *)(live + f->worker_start_at);
+    const bolide__attention_work *works = (const bolide__attention_work *)(live + f->works_at);
+    bolide__attention_head *heads = (bolide__attention_head *)(live + f->heads_at);
+    for (int64_t w = 0; w < f->workers; w++) {
+        heads[w] = (bolide__attention_head){.begin = start[w], .count = start[w + 1] - start[w]};
+        if (heads[w].count > 0)
+            heads[w].first = works[start[w]];
+    }
+}
+
 /* Copies the live part to the device and, behind it, the word that frees its slot. */
 static bolide_status send(const bolide__call *call, const bolide__attention_problem *pr,
                           const frozen_part *f, int64_t slot, const char *live) {
@@ -508,6 +522,7 @@ bolide_status bolide__attention_make_plan(const bolide__call *call,
     now.staging_slot = slot;
     if (f.device_type == BOLIDE_CUDA) {
         write_works(&f, &counts, live);
+        write_heads(&f, live);
         BOLIDE_TRY(send(call, pr, &f, slot, live));
     }
     bolide__attention_plan *plan = (bolide__attention_plan *)pr->plan;

@@ -6,6 +6,7 @@
 #include <bolide/cascade.h>
 
 #include "core/op.h"
+#include "core/rows_internal.h"
 #include "cuda/cuda.h"
 #include "ops/cascade/cascade_internal.h"
 
@@ -53,7 +54,10 @@ static bolide_status run_cuda(const bolide__call *call, const bolide__merge_para
     bolide__spec_add(&s, "DT", p->dtype); /* 3 values */
     bolide__spec_add(&s, "VEC", width);   /* 4 values for 16-bit types */
     bolide__spec_add(&s, "LANES", lanes); /* 6 values, 16 for a head of 128 */
+    bolide__spec_add(&s, "ONE", chunks <= lanes);
+    bolide__spec_add(&s, "WIDE", bolide__is_wide(p->rows * lanes));
     bolide__spec_add(&s, "TWO", p->v_b != NULL);
+    bolide__spec_add(&s, "FEW", bolide__is_few(p->rows * p->d * bolide__dtype_bytes(p->dtype) * 3));
     const int64_t tile = THREADS / lanes;
     const bolide__grid g = {.x = (p->rows + tile - 1) / tile, .block = THREADS, .dependent = 1};
     return bolide__cuda_launch(call, &s, &g, p, sizeof *p);

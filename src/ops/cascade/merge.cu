@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Joining attention states on the GPU. LANES neighbours of a warp have a row: they agree on the
-// weights of its states, then each takes VEC columns at a time. With two states a row everything
-// that ROWS rows need is asked for before the first weight is known, since a state's values do not
-// depend on it; bytes are the limit.
+// weights of its states, then each takes VEC columns at a time. With two states a row its values
+// are asked for before the weights are known; bytes are the limit.
 
 #include "cuda/device/base.cuh"
 #include "cuda/device/load.cuh"
@@ -12,30 +11,37 @@
 #include "cuda/device/walk.cuh"
 #include "ops/cascade/cascade_internal.h"
 
-#if !defined(SPEC_DT) || !defined(SPEC_VEC) || !defined(SPEC_LANES) || !defined(SPEC_TWO)
-#error "DT: dtype bit; VEC LANES: the layout; TWO: 1 for two states a row"
+#if !defined(SPEC_DT) || !defined(SPEC_VEC) || !defined(SPEC_LANES) || !defined(SPEC_ONE) ||       \
+    !defined(SPEC_TWO) || !defined(SPEC_FEW)
+#error "DT: dtype bit; VEC LANES ONE: the layout; TWO: two states a row; FEW rows"
 #endif
 constexpr int64_t DT = SPEC_DT;
 constexpr int VEC = SPEC_VEC;     /* columns a load: 1, 2, 4, 8 */
 constexpr int LANES = SPEC_LANES; /* of a row: a power of two up to 32 */
-constexpr int ROWS = 1;           /* of a group of lanes; two and four were slower */
+constexpr bool ONE = SPEC_ONE;    /* VEC * LANES columns are the whole row */
 constexpr bool TWO = SPEC_TWO;
+constexpr bool FEW = SPEC_FEW; /* rows: the time to the first byte counts */
 constexpr int THREADS = 128;
 constexpr int GROUPS = THREADS / LANES;
 
 using elem = element<DT>::type;
 using vec = pack<elem, VEC>;
 
+/* Rows and heads, in no more bits than they need. */
+template <bool W> struct index_of { using type = uint32_t; };
+template <> struct index_of<true> { using type = int64_t; };
+using index_t = index_of<WIDE>::type;
+
 /* Where a row lies. */
 struct row_place {
-    int64_t n, h;
+    index_t n, h;
     bool there;
 };
 
 row_place row_of(const bolide__merge_params &p, int64_t row) {
     const bool there = row < p.rows;
-    const int64_t n = quotient(there ? row : 0, p.h);
-    return {n, (there ? row : 0) - n * p.h, there && (!p.mask || p.mask[n * p.mask_n])};
+    const int64_t r = there ? row : 0, n = quotient(r, p.h);
+    return {(index_t)n, (index_t)(r - n * p.h), there && (!p.mask || p.mask[n * p.mask_n])};
 }
 
 elem *out_of(const bolide__merge_params &p, const row_place &at) {
@@ -61,49 +67,57 @@ void add(float (&sum)[VEC], const vec &v, float weight) {
         sum[i] = weight == 0 ? sum[i] : fmaf(weight, x[i], sum[i]);
 }
 
-void two_states(const bolide__merge_params &p, int64_t first, int lane) {
-    const int chunks = (int)(p.d / VEC);
-    row_place at[ROWS];
-    const elem *a[ROWS], *b[ROWS];
-    float s_a[ROWS], s_b[ROWS];
-    vec v_a[ROWS], v_b[ROWS];
-#pragma unroll
-    for (int r = 0; r < ROWS; r++) {
-        at[r] = row_of(p, first + r * GROUPS);
-        a[r] = static_cast<const elem *>(p.v) + at[r].n * p.v_n + at[r].h * p.v_h;
-        b[r] = static_cast<const elem *>(p.v_b) + at[r].n * p.v_b_n + at[r].h * p.v_b_h;
-        if (at[r].there) {
-            s_a[r] = p.s[at[r].n * p.s_n + at[r].h * p.s_h];
-            s_b[r] = p.s_b[at[r].n * p.s_b_n + at[r].h * p.s_b_h];
-            if (lane < chunks) {
-                v_a[r] = load_stream<vec>(a[r] + lane * VEC);
-                v_b[r] = load_stream<vec>(b[r] + lane * VEC);
-            }
-        }
+/* Columns of one row from those of its states. */
+vec merged(const vec &v_a, const vec &v_b, float w_a, float w_b) {
+    float y[VEC] = {};
+    add(y, v_a, w_a);
+    add(y, v_b, w_b);
+    return pack_floats<elem>(y);
+}
+
+/* Asks for the states of a row ahead of time; a row that a mask leaves out, too. */
+void prefetch_states(const bolide__merge_params &p, int64_t row, int lane) {
+    if (row >= p.rows || lane * VEC >= p.d)
+        return;
+    const int64_t n = quotient(row, p.h), h = row - n * p.h;
+    prefetch(static_cast<const elem *>(p.v) + n * p.v_n + h * p.v_h + lane * VEC);
+    prefetch(static_cast<const elem *>(p.v_b) + n * p.v_b_n + h * p.v_b_h + lane * VEC);
+    prefetch(p.s + n * p.s_n + h * p.s_h);
+    prefetch(p.s_b + n * p.s_b_n + h * p.s_b_h);
+}
+
+/* A row's values are asked for before its weights are known. */
+void two_states(const bolide__merge_params &p, int64_t row, int lane) {
+    const row_place at = row_of(p, row);
+    const elem *a = static_cast<const elem *>(p.v) + at.n * p.v_n + at.h * p.v_h + lane * VEC;
+    const elem *b = static_cast<const elem *>(p.v_b) + at.n * p.v_b_n + at.h * p.v_b_h + lane * VEC;
+    const int columns = at.there ? (int)p.d - lane * VEC : 0;
+    float s_a = 0, s_b = 0;
+    vec v_a = {}, v_b = {};
+    if (at.there) {
+        s_a = p.s[at.n * p.s_n + at.h * p.s_h];
+        s_b = p.s_b[at.n * p.s_b_n + at.h * p.s_b_h];
+    }
+    if (columns > 0) {
+        v_a = load_once<vec>(a);
+        v_b = load_once<vec>(b);
     }
     /* s_merged may be s: all lanes have read it before one writes. */
     __syncwarp();
-#pragma unroll
-    for (int r = 0; r < ROWS; r++) {
-        if (!at[r].there)
-            continue;
-        const float top = s_a[r] > s_b[r] ? s_a[r] : s_b[r];
-        const float w_a = weight_of(s_a[r], top), w_b = weight_of(s_b[r], top);
-        const float sum = w_a + w_b, inverse = sum == 0 ? 0.0f : 1.0f / sum;
-        elem *out = out_of(p, at[r]);
-        if (lane == 0)
-            write_sum(p, at[r], top, sum);
-        for (int c = lane; c < chunks; c += LANES) {
-            if (c != lane) {
-                v_a[r] = load_stream<vec>(a[r] + c * VEC);
-                v_b[r] = load_stream<vec>(b[r] + c * VEC);
-            }
-            float y[VEC] = {};
-            add(y, v_a[r], w_a * inverse);
-            add(y, v_b[r], w_b * inverse);
-            store(out + c * VEC, pack_floats<elem>(y));
-        }
+    const float top = s_a > s_b ? s_a : s_b;
+    float w_a = weight_of(s_a, top), w_b = weight_of(s_b, top);
+    const float sum = w_a + w_b, inverse = sum == 0 ? 0.0f : 1.0f / sum;
+    w_a *= inverse;
+    w_b *= inverse;
+    elem *out = out_of(p, at) + lane * VEC;
+    if (columns > 0)
+        store_to<!FEW>(out, merged(v_a, v_b, w_a, w_b));
+    if constexpr (!ONE) {
+        for (int c = LANES * VEC; c < columns; c += LANES * VEC)
+            store_to<!FEW>(out + c, merged(load_once<vec>(a + c), load_once<vec>(b + c), w_a, w_b));
     }
+    if (lane == 0 && at.there)
+        write_sum(p, at, top, sum);
 }
 
 /* ---- any number ------------------------------------------------------------------------------ */
@@ -143,16 +157,19 @@ void any_states(const bolide__merge_params &p, int64_t row, int lane) {
         float y[VEC] = {};
 #pragma unroll 4
         for (int64_t i = 0; i < x.count; i++)
-            add(y, load_stream<vec>(x.v + i * p.v_i + c), weight_of(x.s[i * p.s_i], top) * inverse);
+            add(y, load_once<vec>(x.v + i * p.v_i + c), weight_of(x.s[i * p.s_i], top) * inverse);
         store(out_of(p, at) + c, pack_floats<elem>(y));
     }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS)
+extern "C" __global__ void
+__launch_bounds__(THREADS, TWO &&ONE &&VEC * sizeof(elem) == 16 ? RESIDENT_THREADS / THREADS : 1)
     bolide_merge(const __grid_constant__ bolide__merge_params p) {
     release_next_kernel();
     const int lane = threadIdx.x % LANES;
-    const int64_t first = (int64_t)blockIdx.x * (GROUPS * ROWS) + threadIdx.x / LANES;
+    const int64_t first = (int64_t)blockIdx.x * GROUPS + threadIdx.x / LANES;
+    if constexpr (TWO && FEW)
+        prefetch_states(p, first, lane);
     wait_for_previous_kernel();
     if constexpr (TWO)
         two_states(p, first, lane);

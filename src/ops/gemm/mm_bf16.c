@@ -7,8 +7,10 @@
 
 #include <bolide/gemm.h>
 
+#include "core/context.h"
 #include "core/op.h"
 #include "core/workspace.h"
+#include "ops/gemm/gemm_device.h"
 #include "ops/gemm/gemm_internal.h"
 
 #define HALVES (BOLIDE_F16 | BOLIDE_BF16)
@@ -107,6 +109,8 @@ static bolide__tile_params tile_params(const product *x, const bolide__gemm_kern
 static bolide_status sizes_of(const bolide__call *call, const bolide_tensor *a,
                               const bolide_tensor *b, bolide_sizes *sizes) {
     bolide__carver c = bolide__carve_begin(NULL, 0);
+    if (call->ctx->device.type != BOLIDE_CPU)
+        return BOLIDE_OK;
     for (int32_t i = 0; i < a->ndim; i++)
         if (a->shape[i] == 0 || b->shape[i] == 0)
             return BOLIDE_OK;
@@ -166,6 +170,11 @@ static bolide_status mm_cpu(const bolide__call *call) {
     return run(call, &(product){a->a, a->b, a->bias, a->out, a->workspace});
 }
 
+static bolide_status mm_cuda(const bolide__call *call) {
+    const bolide_mm_bf16_args *a = call->args;
+    return bolide__mm_cuda(call, a->a, a->b, a->bias, a->out);
+}
+
 static bolide_status bmm_workspace(const bolide__call *call, bolide_sizes *sizes) {
     const bolide_bmm_bf16_args *a = call->args;
     return sizes_of(call, a->A, a->B, sizes);
@@ -176,6 +185,11 @@ static bolide_status bmm_cpu(const bolide__call *call) {
     return run(call, &(product){a->A, a->B, NULL, a->out, a->workspace});
 }
 
+static bolide_status bmm_cuda(const bolide__call *call) {
+    const bolide_bmm_bf16_args *a = call->args;
+    return bolide__mm_cuda(call, a->A, a->B, NULL, a->out);
+}
+
 const bolide_op bolide_op_mm_bf16 = {
     .name = "mm_bf16",
     .family = "gemm",
@@ -183,6 +197,7 @@ const bolide_op bolide_op_mm_bf16 = {
     .run = BOLIDE_ENTRY(bolide_mm_bf16_args, mm_rows),
     .workspace = mm_workspace,
     .cpu = mm_cpu,
+    .cuda = mm_cuda,
 };
 
 const bolide_op bolide_op_bmm_bf16 = {
@@ -192,6 +207,7 @@ const bolide_op bolide_op_bmm_bf16 = {
     .run = BOLIDE_ENTRY(bolide_bmm_bf16_args, bmm_rows),
     .workspace = bmm_workspace,
     .cpu = bmm_cpu,
+    .cuda = bmm_cuda,
 };
 
 bolide_status bolide_mm_bf16(const bolide_context *ctx, const bolide_mm_bf16_args *args,

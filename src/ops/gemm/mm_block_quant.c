@@ -10,8 +10,11 @@
 
 #include <bolide/gemm.h>
 
+#include "core/context.h"
 #include "core/op.h"
 #include "core/workspace.h"
+#include "cuda/cuda.h"
+#include "ops/gemm/gemm_device.h"
 #include "ops/gemm/gemm_internal.h"
 
 #define FLOATS (BOLIDE_F16 | BOLIDE_BF16 | BOLIDE_F32)
@@ -129,6 +132,47 @@ static bolide_status run_int8(const bolide__call *call, bolide__carver *c) {
     return BOLIDE_OK;
 }
 
+/* ---- CUDA --------------------------------------------------------------------------------- */
+
+/* Bytes of a load of weights, up to 4. */
+static int64_t load_bytes(const bolide__blocks_params *p, int64_t block_bytes) {
+    const uint64_t bits = 4 | (uintptr_t)p->weight | (uint64_t)p->weight_n | (uint64_t)block_bytes;
+    return (int64_t)(bits & -bits);
+}
+
+/* The kernel prepares the activations itself, so there is no workspace. */
+static bolide_status block_quant_cuda(const bolide__call *call) {
+    enum { WARPS = 4 };
+    const bolide_mm_block_quant_args *a = call->args;
+    bolide__blocks_params p = {
+        .input = bolide__data(a->input),
+        .weight = bolide__data(a->weight),
+        .bias = a->bias ? bolide__data(a->bias) : NULL,
+        .out = bolide__data(a->out),
+        .m = a->input->shape[0],
+        .n = a->weight->shape[0],
+        .k = a->input->shape[1],
+        .input_row = bolide__stride(a->input, 0),
+        .out_row = bolide__stride(a->out, 0),
+        .weight_n = bolide__stride(a->weight, 0),
+    };
+    const int64_t tile_m = p.m == 1 ? 1 : p.m <= 4 ? 4 : 8, tile_n = p.m == 1 ? 1 : 4;
+    bolide__spec s = BOLIDE_SPEC("gemm/mm_block_quant.cu", "bolide_mm_blocks");
+    bolide__spec_add(&s, "FORMAT", a->format);                                    /* 6 values */
+    bolide__spec_add(&s, "PLANES", a->compute == COMPUTE_F32 ? 0 : planes_of(a)); /* 3 values */
+    bolide__spec_add(&s, "IN", bolide__bit(a->input)); /* 3 values, as OUT */
+    bolide__spec_add(&s, "OUT", bolide__bit(a->out));
+    bolide__spec_add(&s, "BIAS", a->bias ? bolide__bit(a->bias) : 0); /* 4 values */
+    bolide__spec_add(&s, "ALIGN", load_bytes(&p, bolide__weight_block_bytes(a->format)));
+    bolide__spec_add(&s, "TM", tile_m); /* 3 values; TN follows from it */
+    bolide__spec_add(&s, "TN", tile_n);
+    p.tiles_m = (p.m + tile_m - 1) / tile_m;
+    const int64_t columns = WARPS * tile_n;
+    const bolide__grid g = {
+        .x = p.tiles_m * ((p.n + columns - 1) / columns), .block = WARPS * 32, .dependent = 1};
+    return bolide__cuda_launch(call, &s, &g, &p, sizeof p);
+}
+
 /* ---- the operator ------------------------------------------------------------------------- */
 
 static bolide_status block_quant_workspace(const bolide__call *call, bolide_sizes *sizes) {
@@ -136,7 +180,7 @@ static bolide_status block_quant_workspace(const bolide__call *call, bolide_size
     const int64_t m = a->input->shape[0], k = a->input->shape[1];
     bolide__carver c = bolide__carve_begin(NULL, 0);
     bolide__int8_params p = {.m = m, .kb = k / 32, .planes = planes_of(a)};
-    if (m == 0 || k == 0 || a->weight->shape[0] == 0)
+    if (m == 0 || k == 0 || a->weight->shape[0] == 0 || call->ctx->device.type != BOLIDE_CPU)
         return BOLIDE_OK;
     if (a->compute == COMPUTE_F32)
         (void)carve_f32(&c, a->input);
@@ -162,6 +206,7 @@ const bolide_op bolide_op_mm_block_quant = {
     .check = block_quant_check,
     .workspace = block_quant_workspace,
     .cpu = block_quant_cpu,
+    .cuda = block_quant_cuda,
 };
 
 bolide_status bolide_mm_block_quant(const bolide_context *ctx,

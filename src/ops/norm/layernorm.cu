@@ -123,7 +123,7 @@ template <bool SQUARES> float chunk_sum(const float (&x)[CHUNK], int64_t i, int6
 void finish(const bolide__layernorm_params &p, const row &r, int64_t i, float mean, float inverse,
             float out_scale, float (&x)[CHUNK]) {
     if constexpr (FUSED)
-        write_chunk<CHUNK, VEC>(r.residual_out, i, r.d, pack_floats<input_t>(x));
+        write_chunk<CHUNK, VEC, false>(r.residual_out, i, r.d, pack_floats<input_t>(x));
     float factor[CHUNK], term[CHUNK];
     if constexpr (MODULATED) {
         read(r.scale, i, r.d, factor);
@@ -140,7 +140,7 @@ void finish(const bolide__layernorm_params &p, const row &r, int64_t i, float me
 #pragma unroll
     for (int k = 0; k < CHUNK; k++)
         x[k] = fmaf((x[k] - mean) * inverse, factor[k], term[k]) * out_scale;
-    write_chunk<CHUNK, VEC>(r.out, i, r.d, pack_floats<out_t>(x));
+    write_chunk<CHUNK, VEC, false>(r.out, i, r.d, pack_floats<out_t>(x));
 }
 
 extern "C" __global__ void __launch_bounds__(BLOCK)

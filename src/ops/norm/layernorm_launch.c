@@ -21,12 +21,22 @@ static uint64_t alignment_of(const bolide__layernorm_params *p) {
     return bits;
 }
 
+/* Two chunks a thread, where a row has more than a warp: x is kept in floats, and up to four
+ * tensors are on their way to it. */
+static bolide__norm_layout layout_of(int64_t chunks) {
+    if (chunks <= 128)
+        return bolide__norm_layout_of(chunks);
+    if (chunks > MOST_CHUNKS)
+        return (bolide__norm_layout){.threads = 512, .per = 0, .rows = 1};
+    const int32_t per = chunks <= 1024 ? 2 : 4;
+    return (bolide__norm_layout){
+        .threads = (int32_t)((chunks + 32 * per - 1) / (32 * per)) * 32, .per = per, .rows = 1};
+}
+
 bolide_status bolide__layernorm_launch(const bolide__call *call,
                                        const bolide__layernorm_params *p) {
     const int64_t chunk = 16 / p->input.bytes, chunks = (p->d + chunk - 1) / chunk;
-    bolide__norm_layout l = bolide__norm_layout_of(chunks);
-    if (chunks > MOST_CHUNKS)
-        l = (bolide__norm_layout){.threads = 512, .per = 0, .rows = 1};
+    const bolide__norm_layout l = layout_of(chunks);
     const uint64_t bits = alignment_of(p) | (uint64_t)chunk;
     const int64_t flags = (p->residual_out.data ? BOLIDE__LAYERNORM_FUSED : 0) |
                           (p->residual.data ? BOLIDE__LAYERNORM_RESIDUAL : 0) |

@@ -2,24 +2,26 @@
 //
 // RMS norm and its relatives on the GPU (norm_internal.h has the formula). A group of THREADS
 // neighbours holds a whole row in registers, PER chunks of up to 16 bytes each, so memory sees one
-// read and one write; that traffic is the limit. A block has ROWS groups and walks over the rows;
-// the next row is loaded before the present one is reduced. Rows too long for registers (PER 0) are
-// read twice, the second time mostly from L2.
+// read and one write; that traffic is the limit. A block has ROWS such groups and is gone after
+// them: as blocks come and go, some read while others write. Rows too long for registers (PER 0)
+// are read twice, the second time mostly from L2. docs/kernels/norm.md tells what was tried.
 //
-// Which thread holds which element depends on d and the dtypes alone, not on the number of rows and
-// not on their alignment, which only changes how wide a load is: a row gives the same bits in any
-// batch.
+// The order of additions depends on d and the dtypes alone, not on the number of rows, which only
+// changes how many threads share a row, and not on their alignment, which changes how wide a load
+// is: a row gives the same bits in any batch.
 
 #include "cuda/device/base.cuh"
 #include "cuda/device/load.cuh"
 #include "cuda/device/math.cuh"
 #include "cuda/device/reduce.cuh"
+#include "cuda/device/walk.cuh"
 #include "ops/norm/norm_internal.h"
+#include "ops/norm/row_chunks.cuh"
 
 #if !defined(SPEC_INPUT) || !defined(SPEC_RESIDUAL) || !defined(SPEC_WEIGHT) ||                    \
     !defined(SPEC_OUT) || !defined(SPEC_FLAGS) || !defined(SPEC_VEC) || !defined(SPEC_THREADS) ||  \
-    !defined(SPEC_PER) || !defined(SPEC_ROWS) || !defined(SPEC_RESIDENT)
-#error "INPUT RESIDUAL WEIGHT OUT: dtype bits; FLAGS; VEC THREADS PER ROWS RESIDENT: the layout"
+    !defined(SPEC_PER) || !defined(SPEC_ROWS) || !defined(SPEC_FEW)
+#error "INPUT RESIDUAL WEIGHT OUT: dtype bits; FLAGS; VEC THREADS PER ROWS FEW: the layout"
 #endif
 constexpr int64_t INPUT = SPEC_INPUT;
 constexpr int64_t RESIDUAL = SPEC_RESIDUAL; /* 0: none */
@@ -28,11 +30,11 @@ constexpr int64_t OUT = SPEC_OUT;
 constexpr bool SILU = SPEC_FLAGS & BOLIDE__RMSNORM_SILU;
 constexpr bool SCALED = SPEC_FLAGS & BOLIDE__RMSNORM_SCALED;
 constexpr bool BLOCKS = SPEC_FLAGS & BOLIDE__RMSNORM_BLOCKS;
-constexpr int VEC = SPEC_VEC;           /* elements a load: a power of two that divides d */
-constexpr int THREADS = SPEC_THREADS;   /* of a row: 8, 16 or a multiple of 32 up to 1024 */
-constexpr int PER = SPEC_PER;           /* chunks a thread: 1, 2, 4; 0: read twice */
-constexpr int ROWS = SPEC_ROWS;         /* of a block: 1, 4, 8, 16 */
-constexpr int RESIDENT = SPEC_RESIDENT; /* blocks of a multiprocessor */
+constexpr int VEC = SPEC_VEC;         /* elements a load: a power of two that divides d */
+constexpr int THREADS = SPEC_THREADS; /* of a row: 8, 16 or a multiple of 32 up to 1024 */
+constexpr int PER = SPEC_PER;         /* chunks a thread: 1, 2, 4; 0: read twice */
+constexpr int ROWS = SPEC_ROWS;       /* of a block: 1, 4, 8, 16 */
+constexpr bool FEW = SPEC_FEW;        /* rows: the time to the first byte counts */
 static_assert(THREADS * ROWS <= 1024 && THREADS * ROWS % 32 == 0, "whole warps");
 static_assert(!BLOCKS || RESIDUAL == INPUT, "block quantisation adds a residual of one dtype");
 
@@ -47,42 +49,6 @@ constexpr int WIDEST = larger(larger((int)sizeof(input_t), (int)sizeof(residual_
 constexpr int CHUNK = 16 / WIDEST;
 static_assert(VEC >= 1 && CHUNK % VEC == 0, "whole loads");
 constexpr int BLOCK = THREADS * ROWS;
-/* More than 512 threads, eight chunks of two tensors, and many narrow loads leave no room for a
- * second row. */
-constexpr bool AHEAD = BLOCK <= 512 && !(RESIDUAL && PER == 4) && (VEC == CHUNK || PER <= 2);
-
-/* Chunk i of a row; elements past the end are zeros. */
-template <class T> pack<T, CHUNK> read_chunk(const T *row, int64_t i, int64_t d) {
-    pack<T, CHUNK> c = {};
-    if constexpr (VEC == CHUNK) {
-        if (i * CHUNK < d)
-            c = load_stream<pack<T, CHUNK>>(row + i * CHUNK);
-    } else {
-#pragma unroll
-        for (int k = 0; k < CHUNK; k += VEC) {
-            if (i * CHUNK + k < d) {
-                const pack<T, VEC> v = load<pack<T, VEC>>(row + i * CHUNK + k);
-#pragma unroll
-                for (int j = 0; j < VEC; j++)
-                    c.at[k + j] = v.at[j];
-            }
-        }
-    }
-    return c;
-}
-
-template <class T> void write_chunk(T *row, int64_t i, int64_t d, const pack<T, CHUNK> &c) {
-#pragma unroll
-    for (int k = 0; k < CHUNK; k += VEC) {
-        pack<T, VEC> v;
-#pragma unroll
-        for (int j = 0; j < VEC; j++)
-            v.at[j] = c.at[k + j];
-        if (i * CHUNK + k < d)
-            store(row + i * CHUNK + k, v);
-    }
-}
-
 /* What is loaded of a row, still in the types of memory. */
 struct loaded {
     pack<input_t, CHUNK> input;
@@ -147,14 +113,6 @@ float bounded(float x, float limit) {
     return is_nan(x) ? x : fminf(fmaxf(x, -limit), limit);
 }
 
-/* Sum over the threads of a row; all groups of a block call together. */
-float row_sum(float x, float *scratch) {
-    if constexpr (THREADS < 32)
-        return lanes_sum<THREADS>(x);
-    else
-        return group_sum<THREADS>(x, scratch);
-}
-
 /* The pointers of one row. */
 struct row_pointers {
     const input_t *input;
@@ -164,12 +122,7 @@ struct row_pointers {
 };
 
 row_pointers row_at(const bolide__rmsnorm_params &p, int64_t row) {
-    int64_t n = row, h = 0;
-    if (p.h != 1) {
-        /* A 64-bit division costs as much as the rest of a short row. */
-        n = p.rows <= 0xffffffffll ? (int64_t)((uint32_t)row / (uint32_t)p.h) : row / p.h;
-        h = row - n * p.h;
-    }
+    const int64_t n = p.h == 1 ? row : quotient(row, p.h), h = row - n * p.h;
     return {static_cast<const input_t *>(p.input.data) + n * p.input.n + h * p.input.h,
             static_cast<residual_t *>(p.residual.data) + n * p.residual.n + h * p.residual.h,
             static_cast<out_t *>(p.out.data) + n * p.out.n + h * p.out.h,
@@ -178,9 +131,9 @@ row_pointers row_at(const bolide__rmsnorm_params &p, int64_t row) {
 
 loaded read_row(const row_pointers &row, int64_t i, int64_t d) {
     loaded l = {};
-    l.input = read_chunk(row.input, i, d);
+    l.input = read_chunk<CHUNK, VEC, true>(row.input, i, d);
     if constexpr (RESIDUAL != 0)
-        l.residual = read_chunk<residual_t>(row.residual, i, d);
+        l.residual = read_chunk<CHUNK, VEC, true>(row.residual, i, d);
     return l;
 }
 
@@ -188,11 +141,11 @@ using weight_chunk = pack<weight_t, CHUNK>;
 
 /* Unlike a row, the weight is read by every block and stays in L1. */
 weight_chunk read_weight(const bolide__rmsnorm_params &p, int64_t i) {
-    const weight_t *weight = static_cast<const weight_t *>(p.weight);
-    if constexpr (VEC == CHUNK)
-        return i * CHUNK < p.d ? load<weight_chunk>(weight + i * CHUNK) : weight_chunk{};
-    else
-        return read_chunk(weight, i, p.d);
+    return read_chunk<CHUNK, VEC, false>(static_cast<const weight_t *>(p.weight), i, p.d);
+}
+
+template <class T> void write_row(T *row, int64_t i, int64_t d, const pack<T, CHUNK> &c) {
+    write_chunk<CHUNK, VEC, !FEW>(row, i, d, c);
 }
 
 /* Stores chunk i of a row, x in floats. All threads call, for block quantisation takes a maximum
@@ -201,7 +154,7 @@ void finish_chunk(const bolide__rmsnorm_params &p, const row_pointers &row, int6
                   int64_t i, int64_t d, const constants &c, float scale, const weight_chunk &weight,
                   float (&x)[CHUNK]) {
     if constexpr (RESIDUAL != 0)
-        write_chunk(row.residual, i, d, pack_floats<residual_t>(x));
+        write_row(row.residual, i, d, pack_floats<residual_t>(x));
     float w[CHUNK];
     unpack(weight, w);
 #pragma unroll
@@ -215,7 +168,7 @@ void finish_chunk(const bolide__rmsnorm_params &p, const row_pointers &row, int6
     if constexpr (BLOCKS) {
         /* Values are quantised as they were stored. NaN does not count for the scale. */
         const pack<input_t, CHUNK> normed = pack_floats<input_t>(x);
-        write_chunk(row.normed, i, d, normed);
+        write_row(row.normed, i, d, normed);
         unpack(normed, x);
         float most = BOLIDE__QUANT_FLOOR;
 #pragma unroll
@@ -231,103 +184,100 @@ void finish_chunk(const bolide__rmsnorm_params &p, const row_pointers &row, int6
         for (int k = 0; k < CHUNK; k++)
             x[k] = x[k] / block_scale;
     }
-    write_chunk(row.out, i, d, pack_floats<out_t>(x));
+    write_row(row.out, i, d, pack_floats<out_t>(x));
 }
 
-void rows_in_registers(const bolide__rmsnorm_params &p, float *scratch) {
-    constexpr int N = PER > 0 ? PER : 1;
-    const int thread = threadIdx.x % THREADS;
-    const int group = threadIdx.x / THREADS;
-    const int64_t step = (int64_t)gridDim.x * ROWS;
-    const constants c = read_constants(p);
-    loaded next[N];
-
-    /* A row past the end is zeros: whole blocks walk together, for the reduction has a barrier. */
-    auto read = [&](int64_t row) {
-        const bool there = row < p.rows;
-        const row_pointers from = row_at(p, there ? row : 0);
+/* Asks for a row and the weight ahead of time. */
+void prefetch_row(const bolide__rmsnorm_params &p, const row_pointers &row, int thread) {
 #pragma unroll
-        for (int k = 0; k < N; k++)
-            next[k] = read_row(from, thread + k * THREADS, there ? p.d : 0);
-    };
+    for (int k = 0; k < PER; k++) {
+        const int64_t at = (int64_t)(thread + k * THREADS) * CHUNK;
+        if (at < p.d) {
+            prefetch(row.input + at);
+            prefetch(static_cast<const weight_t *>(p.weight) + at);
+            if constexpr (RESIDUAL != 0)
+                prefetch(row.residual + at);
+        }
+    }
+}
 
-    /* The weight is under way together with the first row, and kept for all rows. */
-    int64_t first = (int64_t)blockIdx.x * ROWS;
+/* A row past the end is zeros: whole blocks work together, for the reduction has a barrier. Few
+ * rows have the weight on its way together with them; many find it in L1, and their registers hold
+ * more rows at a time instead. */
+void row_in_registers(const bolide__rmsnorm_params &p, float *scratch) {
+    constexpr int N = larger(PER, 1);
+    const int thread = threadIdx.x % THREADS;
+    const int64_t number = (int64_t)blockIdx.x * ROWS + threadIdx.x / THREADS;
+    const row_pointers row = row_at(p, number < p.rows ? number : 0);
+    const int64_t d = number < p.rows ? p.d : 0;
+    if constexpr (FEW)
+        prefetch_row(p, row, thread);
+    wait_for_previous_kernel();
+
+    loaded now[N];
     weight_chunk weight[N];
-    if (AHEAD) {
-        read(first + group);
+#pragma unroll
+    for (int k = 0; k < N; k++)
+        now[k] = read_row(row, thread + k * THREADS, d);
+    if constexpr (FEW) {
 #pragma unroll
         for (int k = 0; k < N; k++)
             weight[k] = read_weight(p, thread + k * THREADS);
     }
-    for (; first < p.rows; first += step) {
-        const int64_t row = first + group;
-        if (!AHEAD)
-            read(row);
-        /* Without a residual the types of memory are the smaller state to keep. */
-        loaded now[N];
-        float x[N][CHUNK];
-        square_sum sum;
+    const constants c = read_constants(p);
+    float x[N][CHUNK], squares[N];
 #pragma unroll
-        for (int k = 0; k < N; k++) {
-            now[k] = next[k];
+    for (int k = 0; k < N; k++) {
+        sum_of(now[k], c, x[k]);
+        square_sum sum;
+        sum.add(x[k]);
+        squares[k] = sum.total();
+    }
+    const float scale = rsqrt_fast(sliced_sum<THREADS>(squares, scratch) / c.d + c.eps);
+#pragma unroll
+    for (int k = 0; k < N; k++) {
+        /* Without a residual the types of memory are the smaller state to keep. */
+        if constexpr (RESIDUAL == 0) {
             forget_origin(now[k].input);
             sum_of(now[k], c, x[k]);
-            sum.add(x[k]);
         }
-        if (AHEAD && first + step < p.rows)
-            read(row + step);
-        const float scale = rsqrt_fast(row_sum(sum.total(), scratch) / c.d + c.eps);
-        const bool there = row < p.rows;
-        const row_pointers to = row_at(p, there ? row : 0);
-#pragma unroll
-        for (int k = 0; k < N; k++) {
-            if constexpr (RESIDUAL == 0) {
-                forget_origin(now[k].input);
-                sum_of(now[k], c, x[k]);
-            }
-            const int i = thread + k * THREADS;
-            if (!AHEAD)
-                weight[k] = read_weight(p, i);
-            finish_chunk(p, to, row, i, there ? p.d : 0, c, scale, weight[k], x[k]);
-        }
-        if constexpr (THREADS > 32)
-            __syncthreads();
+        if constexpr (!FEW)
+            weight[k] = read_weight(p, thread + k * THREADS);
+        finish_chunk(p, row, number, thread + k * THREADS, d, c, scale, weight[k], x[k]);
     }
 }
 
 /* One row a block. Each element is read a second time by the thread that writes it, so the output
  * may be the input. */
-void rows_read_twice(const bolide__rmsnorm_params &p, float *scratch) {
-    const constants c = read_constants(p);
+void row_read_twice(const bolide__rmsnorm_params &p, float *scratch) {
     const int64_t chunks = ceil_div(p.d, CHUNK);
-    for (int64_t number = blockIdx.x; number < p.rows; number += gridDim.x) {
-        const row_pointers row = row_at(p, number);
-        square_sum sum;
+    const row_pointers row = row_at(p, blockIdx.x);
+    wait_for_previous_kernel();
+    const constants c = read_constants(p);
+    square_sum sum;
 #pragma unroll 4
-        for (int64_t i = threadIdx.x; i < chunks; i += THREADS) {
-            float x[CHUNK];
-            sum_of(read_row(row, i, p.d), c, x);
-            sum.add(x);
-        }
-        const float scale = rsqrt_fast(row_sum(sum.total(), scratch) / c.d + c.eps);
-        /* All threads make the same number of turns. */
+    for (int64_t i = threadIdx.x; i < chunks; i += THREADS) {
+        float x[CHUNK];
+        sum_of(read_row(row, i, p.d), c, x);
+        sum.add(x);
+    }
+    const float scale = rsqrt_fast(row_sum<THREADS>(sum.total(), scratch) / c.d + c.eps);
+    /* All threads make the same number of turns. */
 #pragma unroll 2
-        for (int64_t first = 0; first < chunks; first += THREADS) {
-            const int64_t i = first + threadIdx.x;
-            float x[CHUNK];
-            sum_of(read_row(row, i, p.d), c, x);
-            finish_chunk(p, row, number, i, p.d, c, scale, read_weight(p, i), x);
-        }
-        __syncthreads();
+    for (int64_t first = 0; first < chunks; first += THREADS) {
+        const int64_t i = first + threadIdx.x;
+        float x[CHUNK];
+        sum_of(read_row(row, i, p.d), c, x);
+        finish_chunk(p, row, blockIdx.x, i, p.d, c, scale, read_weight(p, i), x);
     }
 }
 
-extern "C" __global__ void __launch_bounds__(BLOCK, RESIDENT)
+extern "C" __global__ void __launch_bounds__(BLOCK)
     bolide_rmsnorm(const __grid_constant__ bolide__rmsnorm_params p) {
-    __shared__ float scratch[BLOCK / 32];
+    __shared__ float scratch[BLOCK];
+    release_next_kernel();
     if constexpr (PER > 0)
-        rows_in_registers(p, scratch);
+        row_in_registers(p, scratch);
     else
-        rows_read_twice(p, scratch);
+        row_read_twice(p, scratch);
 }

@@ -21,7 +21,7 @@ __forceinline__ pack<T, CHUNK> read_chunk(const T *row, int64_t i, int64_t d) {
     pack<T, CHUNK> c = {};
     if constexpr (PIECE == CHUNK) {
         if (i * CHUNK < d)
-            c = STREAM ? load_stream<pack<T, CHUNK>>(row + i * CHUNK)
+            c = STREAM ? load_once<pack<T, CHUNK>>(row + i * CHUNK)
                        : load<pack<T, CHUNK>>(row + i * CHUNK);
     } else {
 #pragma unroll
@@ -37,7 +37,8 @@ __forceinline__ pack<T, CHUNK> read_chunk(const T *row, int64_t i, int64_t d) {
     return c;
 }
 
-template <int CHUNK, int VEC, class T>
+/* STREAM: the output as a whole does not fit in L2, so none of it need stay there. */
+template <int CHUNK, int VEC, bool STREAM, class T>
 __forceinline__ void write_chunk(T *row, int64_t i, int64_t d, const pack<T, CHUNK> &c) {
     constexpr int PIECE = piece_of<T, VEC>;
 #pragma unroll
@@ -47,7 +48,7 @@ __forceinline__ void write_chunk(T *row, int64_t i, int64_t d, const pack<T, CHU
         for (int j = 0; j < PIECE; j++)
             v.at[j] = c.at[k + j];
         if (i * CHUNK + k < d)
-            store(row + i * CHUNK + k, v);
+            store_to<STREAM>(row + i * CHUNK + k, v);
     }
 }
 
@@ -57,6 +58,30 @@ template <int THREADS> __forceinline__ float row_sum(float x, float *scratch) {
         return lanes_sum<THREADS>(x);
     else
         return group_sum<THREADS>(x, scratch);
+}
+
+/* The same of N chunks a thread, THREADS apart. Up to 32 warps of chunks are summed one by one and
+ * then as a tree of 32, so that the bits do not depend on how many of them are one thread's. */
+template <int THREADS, int N> __forceinline__ float sliced_sum(float (&x)[N], float *scratch) {
+    constexpr int WARPS = THREADS / 32;
+    if constexpr (WARPS > 1 && WARPS * N <= 32) {
+        const int warp = threadIdx.x / 32 % WARPS, lane = threadIdx.x % 32;
+        float *group = scratch + threadIdx.x / THREADS * 32;
+#pragma unroll
+        for (int k = 0; k < N; k++) {
+            x[k] = lanes_sum<32>(x[k]);
+            if (lane == 0)
+                group[warp + k * WARPS] = x[k];
+        }
+        __syncthreads();
+        return lanes_sum<32>(lane < WARPS * N ? group[lane] : 0.0f);
+    } else {
+        float sum = x[0];
+#pragma unroll
+        for (int k = 1; k < N; k++)
+            sum += x[k];
+        return row_sum<THREADS>(sum, scratch);
+    }
 }
 
 #endif

@@ -210,14 +210,21 @@ static int64_t load_width(const bolide__append_params *p) {
 
 static bolide_status append_cuda(const bolide__call *call, bolide__append_params *p) {
     enum { THREADS = 256 };
-    const int64_t width = load_width(p);
+    const int64_t width = load_width(p), vecs = p->h * (p->side[0].d + p->side[1].d) / width;
+    const int64_t bytes =
+        bolide__dtype_bytes(p->source_dtype) + bolide__dtype_bytes(p->cache_dtype);
+    const int few = bolide__is_few(p->nnz * vecs * width * bytes);
+    const int64_t per = few ? 1 : 2;
+    p->threads = (vecs + per - 1) / per;
     bolide__spec s = BOLIDE_SPEC("page/append.cu", "bolide_append");
     bolide__spec_add(&s, "FROM", p->source_dtype); /* 5 values */
     bolide__spec_add(&s, "TO", p->cache_dtype);    /* FROM or 2 values */
     bolide__spec_add(&s, "VEC", width);            /* 5 values */
-    p->walk = bolide__walk_of(p->nnz, p->h * (p->side[0].d + p->side[1].d) / width, 0);
+    bolide__spec_add(&s, "FEW", few);
+    bolide__spec_add(&s, "PER", per); /* follows from FEW */
+    bolide__spec_add(&s, "WIDE", bolide__is_wide(p->nnz * p->threads));
     const bolide__grid g = {
-        .x = (p->walk.items + THREADS - 1) / THREADS, .block = THREADS, .dependent = 1};
+        .x = (p->nnz * p->threads + THREADS - 1) / THREADS, .block = THREADS, .dependent = 1};
     return bolide__cuda_launch(call, &s, &g, p, sizeof *p);
 }
 

@@ -1,22 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Appending tokens to pages on the GPU: a thread moves VEC elements of a token, of K or of V. The
-// values are on their way while the chain of look-ups (request, range, page) is walked, so bytes
-// are the limit and not its latency.
+// Appending tokens to pages on the GPU: a thread moves PER vectors of one token, of K or of V. The
+// values are on their way while the chain of look-ups (request, range, page) is walked once for all
+// of them, so bytes are the limit and not its latency.
 
 #include "cuda/device/base.cuh"
 #include "cuda/device/load.cuh"
 #include "cuda/device/walk.cuh"
 #include "ops/page/page_internal.h"
 
-#if !defined(SPEC_FROM) || !defined(SPEC_TO) || !defined(SPEC_VEC)
-#error "FROM, TO: dtypes, VEC: elements a load"
+#if !defined(SPEC_FROM) || !defined(SPEC_TO) || !defined(SPEC_VEC) || !defined(SPEC_PER) ||        \
+    !defined(SPEC_FEW)
+#error "FROM TO: dtypes; VEC: elements a load; PER: loads a thread; FEW: tokens"
 #endif
 constexpr int64_t FROM = SPEC_FROM; /* F16, BF16, F32, F8_E4M3FN, F8_E5M2 */
 constexpr int64_t TO = SPEC_TO;     /* FROM or fp8 */
 constexpr int VEC = SPEC_VEC;       /* 1, 2, 4, 8, 16 */
+constexpr int PER = SPEC_PER;       /* 1, 2 */
+constexpr bool FEW = SPEC_FEW;      /* tokens: the time to the first byte counts */
 constexpr int THREADS = 256;
-constexpr int PER = 1; /* vectors a thread; two and four were not worth it */
 
 using from_elem = element<FROM>::type;
 using to_elem = element<TO>::type;
@@ -24,7 +26,7 @@ using from_vec = pack<from_elem, VEC>;
 
 void put(to_elem *to, const from_vec &v) {
     if constexpr (FROM == TO) {
-        store_stream(to, v);
+        store_to<!FEW>(to, v);
     } else {
         float x[VEC];
         unpack(v, x);
@@ -53,13 +55,14 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     const uint32_t key_vecs = (uint32_t)(p.h * p.side[0].d / VEC);
     const uint32_t all_vecs = key_vecs + (uint32_t)(p.h * p.side[1].d / VEC);
     const int64_t item = (int64_t)blockIdx.x * THREADS + threadIdx.x;
-    const place at = place_of(p.walk, item);
+    const place at = place_of(p.threads, item);
     const int64_t token = at.row;
+    const uint32_t threads = (uint32_t)p.threads;
     const from_elem *from[PER];
     int64_t to[PER]; /* from a page's slot */
 #pragma unroll
     for (int k = 0; k < PER; k++) {
-        uint32_t i = at.column + k * (uint32_t)p.walk.columns;
+        uint32_t i = at.column + k * threads;
         const bool key = i < key_vecs;
         const bolide__append_side &s = p.side[key ? 0 : 1];
         i -= key ? 0 : key_vecs;
@@ -68,13 +71,22 @@ extern "C" __global__ void __launch_bounds__(THREADS)
             static_cast<const from_elem *>(s.source) + token * s.source_n + h * s.source_h + c;
         to[k] = h * s.cache_head + c;
     }
-    const bool there = item < p.walk.items;
+    const bool there = token < p.nnz;
+    if (FEW && there) {
+        prefetch(p.batch_indices + token);
+        prefetch(p.positions + token);
+#pragma unroll
+        for (int k = 0; k < PER; k++) {
+            if (at.column + k * threads < all_vecs)
+                prefetch(from[k]);
+        }
+    }
     wait_for_previous_kernel();
     from_vec v[PER];
 #pragma unroll
     for (int k = 0; k < PER; k++) {
-        if (there && at.column + k * (uint32_t)p.walk.columns < all_vecs)
-            v[k] = load_stream<from_vec>(from[k]);
+        if (there && at.column + k * threads < all_vecs)
+            v[k] = load_once<from_vec>(from[k]);
     }
     if (!there)
         return;
@@ -84,7 +96,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         return;
 #pragma unroll
     for (int k = 0; k < PER; k++) {
-        const uint32_t i = at.column + k * (uint32_t)p.walk.columns;
+        const uint32_t i = at.column + k * threads;
         const bolide__append_side &s = p.side[i < key_vecs ? 0 : 1];
         if (i < all_vecs)
             put(static_cast<to_elem *>(s.cache) + page * s.cache_page + slot * s.cache_slot + to[k],

@@ -69,15 +69,15 @@ static int64_t load_width(const bolide__concat_params *p) {
 }
 
 static bolide_status concat_cuda(const bolide__call *call) {
-    enum { THREADS = 256, PER = 2 };
+    enum { THREADS = 256 };
     bolide__concat_params p = fill(call);
     const int64_t width = load_width(&p);
-    p.walk = bolide__walk_of(p.n * p.h, (p.d_nope + p.d_rope) * p.elem_bytes / width, THREADS);
+    p.columns = (p.d_nope + p.d_rope) * p.elem_bytes / width;
+    const int64_t items = p.n * p.h * p.columns;
     bolide__spec s = BOLIDE_SPEC("page/concat.cu", "bolide_concat");
     bolide__spec_add(&s, "VEC", width); /* 5 values */
-    const bolide__grid g = {.x = (p.walk.items + THREADS * PER - 1) / (THREADS * PER),
-                            .block = THREADS,
-                            .dependent = 1};
+    bolide__spec_add(&s, "WIDE", bolide__is_wide(items));
+    const bolide__grid g = {.x = (items + THREADS - 1) / THREADS, .block = THREADS, .dependent = 1};
     return bolide__cuda_launch(call, &s, &g, &p, sizeof p);
 }
 

@@ -13,39 +13,22 @@
 #endif
 constexpr int VEC = SPEC_VEC; /* 1, 2, 4, 8, 16 */
 constexpr int THREADS = 256;
-constexpr int PER = 2; /* vectors a thread */
 
 using vec = pack<uint8_t, VEC>;
 
 extern "C" __global__ void __launch_bounds__(THREADS)
     bolide_concat(const __grid_constant__ bolide__concat_params p) {
     release_next_kernel();
-    const int64_t first = (int64_t)blockIdx.x * (THREADS * PER) + threadIdx.x;
-    place at = place_of(p.walk, first);
-    const uint8_t *from[PER];
-    uint8_t *to[PER];
-    const int64_t nope = p.d_nope * p.elem_bytes;
-#pragma unroll
-    for (int i = 0; i < PER; i++) {
-        const int64_t n = quotient(at.row, p.h), h = at.row - n * p.h;
-        const int64_t c = (int64_t)at.column * VEC;
-        from[i] = c < nope ? static_cast<const uint8_t *>(p.k_nope) +
-                                 (n * p.nope_n + h * p.nope_h) * p.elem_bytes + c
-                           : static_cast<const uint8_t *>(p.k_rope) + n * p.rope_n * p.elem_bytes +
-                                 (c - nope);
-        to[i] = static_cast<uint8_t *>(p.k) + (n * p.k_n + h * p.k_h) * p.elem_bytes + c;
-        advance(p.walk, at);
-    }
+    const int64_t item = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+    const place at = place_of(p.columns, item);
+    const int64_t n = quotient(at.row, p.h), h = at.row - n * p.h;
+    const int64_t c = (int64_t)at.column * VEC, nope = p.d_nope * p.elem_bytes;
+    const uint8_t *from = c < nope ? static_cast<const uint8_t *>(p.k_nope) +
+                                         (n * p.nope_n + h * p.nope_h) * p.elem_bytes + c
+                                   : static_cast<const uint8_t *>(p.k_rope) +
+                                         n * p.rope_n * p.elem_bytes + (c - nope);
     wait_for_previous_kernel();
-    vec v[PER];
-#pragma unroll
-    for (int i = 0; i < PER; i++) {
-        if (first + i * THREADS < p.walk.items)
-            v[i] = load<vec>(from[i]);
-    }
-#pragma unroll
-    for (int i = 0; i < PER; i++) {
-        if (first + i * THREADS < p.walk.items)
-            store(to[i], v[i]);
-    }
+    if (n < p.n)
+        store(static_cast<uint8_t *>(p.k) + (n * p.k_n + h * p.k_h) * p.elem_bytes + c,
+              load<vec>(from));
 }

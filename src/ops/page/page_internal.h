@@ -31,7 +31,7 @@ typedef struct bolide__append_params {
     int64_t h;
     int64_t source_dtype, cache_dtype;
     bolide__append_side side[2]; /* key and value, or ckv and kpe */
-    bolide__walk walk;           /* of the device kernel: tokens times vectors of one */
+    int64_t threads;             /* of the device kernel: of a token */
 } bolide__append_params;
 
 typedef struct bolide__concat_params {
@@ -41,7 +41,7 @@ typedef struct bolide__concat_params {
     int64_t n, h, d_nope, d_rope;
     int64_t k_n, k_h, nope_n, nope_h, rope_n; /* strides in elements */
     int64_t elem_bytes;
-    bolide__walk walk; /* of the device kernel: heads times vectors of one */
+    int64_t columns; /* of the device kernel: vectors of a head */
 } bolide__concat_params;
 
 typedef struct bolide__seq_lens_params {

@@ -194,43 +194,34 @@ static int64_t load_width(const bolide__rope_params *p) {
     return (int64_t)(bits & -bits);
 }
 
-/* Every head of every token has threads of its own, and launches overlap. */
-static bolide_status launch_few(const bolide__call *call, bolide__rope_params *p) {
-    enum { THREADS = 256 };
-    const int64_t heads = p->side[0].h + p->side[1].h, width = load_width(p);
-    const int64_t parts = p->interleave && width > 1 ? 1 : 2, tokens = p->cos_sin_cache ? 0 : 1;
-    p->items = p->rotary_dim / (parts * width) + (p->d - p->rotary_dim) / width;
-    p->walk = bolide__walk_of(p->n, heads * p->items, 0);
-    p->cache_vectors = (uintptr_t)p->cos_sin_cache % 16 == 0 && p->cache_stride % 4 == 0 &&
-                       p->rotary_dim / 2 % 4 == 0;
-    bolide__spec s = BOLIDE_SPEC("rope/rope_few.cu", "bolide_rope_few");
-    bolide__spec_add(&s, "DT", p->dtype);   /* 3 values */
-    bolide__spec_add(&s, "VEC", width);     /* 4 values */
-    bolide__spec_add(&s, "TOKENS", tokens); /* 2 values */
-    bolide__spec_add(&s, "INTERLEAVE", p->interleave);
-    const int64_t across = (tokens * p->walk.columns + THREADS - 1) / THREADS;
-    const int64_t blocks = tokens ? p->n : (p->walk.items + THREADS - 1) / THREADS;
-    const bolide__grid g = {.x = blocks, .y = across, .block = THREADS, .dependent = 1};
-    return bolide__cuda_launch(call, &s, &g, p, sizeof *p);
-}
-
-/* Four tokens a block share their angles. */
-static bolide_status launch_many(const bolide__call *call, const bolide__rope_params *p) {
-    enum { TOKENS = 4 };
-    bolide__spec s = BOLIDE_SPEC("rope/rope.cu", "bolide_rope");
-    bolide__spec_add(&s, "DT", p->dtype);       /* 3 values */
-    bolide__spec_add(&s, "VEC", load_width(p)); /* 4 values */
-    bolide__spec_add(&s, "TOKENS", TOKENS);
-    bolide__spec_add(&s, "INTERLEAVE", p->interleave);
-    const bolide__grid g = {.x = (p->n + TOKENS - 1) / TOKENS, .y = 1, .block = 256};
-    return bolide__cuda_launch(call, &s, &g, p, sizeof *p);
-}
-
+/* With a table a thread has one head: the angles are near. Angles that are made are shared by the
+ * tokens and heads of a block, of which there are few where there are few tokens. */
 static bolide_status rope_cuda(const bolide__call *call) {
-    enum { MANY_TOKENS = 1024 };
+    enum { MANY_TOKENS = 1024, THREADS = 256 };
     bolide__rope_params p;
     fill(call, &p);
-    return p.n < MANY_TOKENS ? launch_few(call, &p) : launch_many(call, &p);
+    const int64_t heads = p.side[0].h + p.side[1].h, width = load_width(&p);
+    const int64_t parts = p.interleave && width > 1 ? 1 : 2;
+    const int64_t tokens = p.cos_sin_cache ? 0 : p.n >= MANY_TOKENS ? 4 : 1;
+    const int64_t per = tokens < 4 ? 1 : heads % 5 == 0 ? 5 : 4;
+    p.items = p.rotary_dim / (parts * width) + (p.d - p.rotary_dim) / width;
+    p.threads = (heads + per - 1) / per * p.items;
+    p.cache_vectors = (uintptr_t)p.cos_sin_cache % 16 == 0 && p.cache_stride % 4 == 0 &&
+                      p.rotary_dim / 2 % 4 == 0;
+    bolide__spec s = BOLIDE_SPEC("rope/rope.cu", "bolide_rope");
+    bolide__spec_add(&s, "DT", p.dtype);    /* 3 values */
+    bolide__spec_add(&s, "VEC", width);     /* 4 values */
+    bolide__spec_add(&s, "HEADS", per);     /* 3 values */
+    bolide__spec_add(&s, "TOKENS", tokens); /* 3 values */
+    bolide__spec_add(&s, "INTERLEAVE", p.interleave);
+    bolide__spec_add(&s, "FEW",
+                     bolide__is_few(2 * p.n * heads * p.d * bolide__dtype_bytes(p.dtype)));
+    bolide__spec_add(&s, "WIDE", bolide__is_wide(p.n * p.threads));
+    const int64_t across = (tokens * p.threads + THREADS - 1) / THREADS;
+    const int64_t blocks =
+        tokens ? (p.n + tokens - 1) / tokens : (p.n * p.threads + THREADS - 1) / THREADS;
+    const bolide__grid g = {.x = blocks, .y = across, .block = THREADS, .dependent = 1};
+    return bolide__cuda_launch(call, &s, &g, &p, sizeof p);
 }
 
 /* ---- the operators ------------------------------------------------------------------------ */

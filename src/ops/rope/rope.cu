@@ -1,21 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Turning q and k on the GPU. A block has TOKENS tokens: their cosines and sines are made once, in
-// shared memory, and serve all heads. A thread then takes VEC channels of a head and the VEC that
-// they turn with, so every element is read and written once; that traffic is the limit. Channels
-// behind rotary_dim are copied in the same loop.
+// Turning q and k on the GPU. A thread takes VEC channels of a head, and the VEC that they turn
+// with, in HEADS heads of one token, all of them on their way before the angles are known. Cosines
+// and sines come from the table, each thread's own into registers, or are made in shared memory
+// once for the TOKENS tokens of a block. Every element is read and written once; that traffic is
+// the limit. Channels behind rotary_dim are copied in the same way.
 
 #include "cuda/device/base.cuh"
 #include "cuda/device/load.cuh"
+#include "cuda/device/walk.cuh"
 #include "ops/rope/rope_internal.h"
 
-#if !defined(SPEC_DT) || !defined(SPEC_VEC) || !defined(SPEC_TOKENS) || !defined(SPEC_INTERLEAVE)
-#error "DT: dtype bit, VEC: elements a load, TOKENS: of a block, INTERLEAVE: 0 or 1"
+#if !defined(SPEC_DT) || !defined(SPEC_VEC) || !defined(SPEC_HEADS) || !defined(SPEC_TOKENS) ||    \
+    !defined(SPEC_INTERLEAVE) || !defined(SPEC_FEW)
+#error "DT: dtype bit; VEC: elements a load; HEADS: of a thread; TOKENS: of a block, 0: a table"
 #endif
 constexpr int64_t DT = SPEC_DT;     /* F16, BF16, F32 */
 constexpr int VEC = SPEC_VEC;       /* 1, 2, 4, 8 */
-constexpr int TOKENS = SPEC_TOKENS; /* 1, 4 */
+constexpr int HEADS = SPEC_HEADS;   /* 1, 4, 5 */
+constexpr bool FEW = SPEC_FEW;      /* tokens: the time to the first byte counts */
+constexpr int TOKENS = SPEC_TOKENS; /* 1, 4; 0: the angles are read from the table */
 constexpr bool INTERLEAVE = SPEC_INTERLEAVE;
+constexpr bool TABLE = TOKENS == 0;
 constexpr int THREADS = 256;
 static_assert(DT == F16 || DT == BF16 || DT == F32, "a float type");
 static_assert(VEC >= 1 && VEC <= 8 && TOKENS <= 4, "a vector and few tokens");
@@ -23,10 +29,19 @@ static_assert(VEC >= 1 && VEC <= 8 && TOKENS <= 4, "a vector and few tokens");
 using elem = element<DT>::type;
 using vec = pack<elem, VEC>;
 
+/* 40 registers are enough for one head of 16-bit numbers. */
+constexpr int RESIDENT = TABLE && HEADS == 1 && DT != F32 ? RESIDENT_THREADS * 3 / 4 / THREADS : 1;
+
+/* Vectors of an item: with its partner, or with the neighbours in itself. */
+constexpr int PARTS = INTERLEAVE && VEC > 1 ? 1 : 2;
+/* Pairs that an item turns. */
+constexpr int PAIRS = PARTS * VEC / 2;
+
+/* Of the tokens of a block. */
 struct angles {
-    float cosine[TOKENS][BOLIDE__ROPE_MAX_PAIRS];
-    float sine[TOKENS][BOLIDE__ROPE_MAX_PAIRS];
-    int turns[TOKENS]; /* 0: the token is copied */
+    float cosine[larger(TOKENS, 1)][TABLE ? 1 : BOLIDE__ROPE_MAX_PAIRS];
+    float sine[larger(TOKENS, 1)][TABLE ? 1 : BOLIDE__ROPE_MAX_PAIRS];
+    int turns[larger(TOKENS, 1)]; /* 0: the token is copied */
 };
 
 /* Position of a token; false if it has none. */
@@ -50,111 +65,175 @@ bool position_of(const bolide__rope_params &p, int64_t token, int64_t *position)
     return true;
 }
 
-/* The angle is reduced in double, so far positions keep their phase. */
+/* The angle is reduced to an eighth of a turn in double, so far positions keep their phase; the
+ * polynomials are those of Cephes (Moshier), good to an ulp there. */
 void turn_of(double angle, float *sine, float *cosine) {
-    const double turns = rint(angle * 0.15915494309189533577);
-    const double rest =
-        fma(-turns, 2.4492935982947064e-16, fma(-turns, 6.2831853071795864769, angle));
-    sincosf((float)rest, sine, cosine);
+    const double quarters = rint(angle * 0.63661977236758134308);
+    const float x =
+        (float)fma(-quarters, 6.123233995736766e-17, fma(-quarters, 1.5707963267948965580, angle));
+    const float square = x * x;
+    const float s =
+        fmaf(x * square,
+             fmaf(square, fmaf(square, -1.9515295891e-4f, 8.3321608736e-3f), -1.6666654611e-1f), x);
+    const float c = fmaf(square * square,
+                         fmaf(square, fmaf(square, 2.443315711809948e-5f, -1.388731625493765e-3f),
+                              4.166664568298827e-2f),
+                         fmaf(square, -0.5f, 1.0f));
+    const uint32_t quarter = (uint32_t)(int64_t)quarters;
+    const float along = quarter & 1 ? c : s, across = quarter & 1 ? s : c;
+    *sine = quarter & 2 ? -along : along;
+    *cosine = (quarter + 1) & 2 ? -across : across;
 }
 
 void make_angles(const bolide__rope_params &p, int64_t first, angles &a) {
     const int pairs = (int)(p.rotary_dim / 2);
     for (int i = threadIdx.x; i < TOKENS * pairs; i += THREADS) {
-        const int t = i / pairs, pair = i % pairs;
+        const int t = i / pairs, pair = i - t * pairs;
         const int64_t token = first + t;
         int64_t position = 0;
-        bool turns = token < p.n && position_of(p, token, &position);
-        if (p.cos_sin_cache) {
-            turns = turns && position >= 0 && position < p.max_pos;
-            if (turns) {
-                const float *row = p.cos_sin_cache + position * p.cache_stride;
-                a.cosine[t][pair] = row[pair];
-                a.sine[t][pair] = row[pairs + pair];
-            }
-        } else if (turns) {
+        const bool turns = token < p.n && position_of(p, token, &position);
+        if (turns)
             turn_of((double)position * p.freq[pair], &a.sine[t][pair], &a.cosine[t][pair]);
-        }
         if (pair == 0)
             a.turns[t] = turns;
     }
 }
 
-/* Channels [c, c + VEC) and, in halves, those rotary_dim/2 behind them. */
-void turn_halves(const elem *in, elem *out, const float *cosine, const float *sine, int c,
-                 int pairs) {
-    float x[VEC], y[VEC];
-    unpack(load_stream<vec>(in + c), x);
-    unpack(load_stream<vec>(in + pairs + c), y);
-#pragma unroll
-    for (int i = 0; i < VEC; i++) {
-        const float a = x[i], b = y[i];
-        x[i] = a * cosine[c + i] - b * sine[c + i];
-        y[i] = b * cosine[c + i] + a * sine[c + i];
-    }
-    store(out + c, pack_floats<elem>(x));
-    store(out + pairs + c, pack_floats<elem>(y));
+/* Channels of an item and the offset of its second vector. */
+struct channels {
+    int c, other;
+    int pair; /* first of its pairs */
+    bool turned;
+};
+
+channels channels_of(const bolide__rope_params &p, int item) {
+    const int half = (int)p.rotary_dim / 2, turned = half / PAIRS;
+    const int c = INTERLEAVE ? item * VEC * PARTS : item * VEC;
+    if (item < turned)
+        return {c, INTERLEAVE ? 1 : half, item * PAIRS, true};
+    return {(int)p.rotary_dim + (item - turned) * VEC, 0, 0, false};
 }
 
-void turn_pairs(const elem *in, elem *out, const float *cosine, const float *sine, int c) {
-    if constexpr (VEC >= 2) {
-        float x[VEC];
-        unpack(load_stream<vec>(in + c), x);
-#pragma unroll
-        for (int i = 0; i < VEC; i += 2) {
-            const float a = x[i], b = x[i + 1], cs = cosine[(c + i) / 2], sn = sine[(c + i) / 2];
-            x[i] = a * cs - b * sn;
-            x[i + 1] = b * cs + a * sn;
-        }
-        store(out + c, pack_floats<elem>(x));
-    } else {
-        const float a = to_float(in[2 * c]), b = to_float(in[2 * c + 1]);
-        out[2 * c] = from_float<elem>(a * cosine[c] - b * sine[c]);
-        out[2 * c + 1] = from_float<elem>(b * cosine[c] + a * sine[c]);
-    }
-}
-
-/* Work items of a head: its turned vectors, then its copied ones. */
-void one_item(const bolide__rope_params &p, const angles &a, int64_t first, int t, int head,
-              int item, int turned) {
-    const int64_t token = first + t;
+/* A head of a token, counting on from those of q to those of k. */
+template <bool OUT> void *head_of(const bolide__rope_params &p, int64_t token, int head) {
     const bool query = head < p.side[0].h;
     const bolide__rope_side &s = p.side[query ? 0 : 1];
     const int64_t h = query ? head : head - p.side[0].h;
-    const elem *in = static_cast<const elem *>(s.in) + token * s.in_n + h * s.in_h;
-    elem *out = static_cast<elem *>(s.out) + token * s.out_n + h * s.out_h;
-    if (item < turned && a.turns[t]) {
-        if constexpr (INTERLEAVE)
-            turn_pairs(in, out, a.cosine[t], a.sine[t], item * VEC);
-        else
-            turn_halves(in, out, a.cosine[t], a.sine[t], item * VEC, (int)p.rotary_dim / 2);
-        return;
-    }
-    if (in == out)
-        return;
-    /* A turned item covers two vectors in halves (and with single elements in pairs). */
-    constexpr bool DOUBLE = !INTERLEAVE || VEC == 1;
-    const int other = INTERLEAVE ? 1 : (int)p.rotary_dim / 2;
-    const int c = item >= turned ? (int)p.rotary_dim + (item - turned) * VEC
-                                 : item * VEC * (INTERLEAVE && VEC == 1 ? 2 : 1);
-    store(out + c, load_stream<vec>(in + c));
-    if (DOUBLE && item < turned)
-        store(out + c + other, load_stream<vec>(in + c + other));
+    if constexpr (OUT)
+        return static_cast<elem *>(s.out) + token * s.out_n + h * s.out_h;
+    else
+        return const_cast<elem *>(static_cast<const elem *>(s.in)) + token * s.in_n + h * s.in_h;
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS)
+/* The angles of an item's pairs; false: the token is copied. */
+bool read_angles(const bolide__rope_params &p, int64_t token, int pair, float (&cosine)[PAIRS],
+                 float (&sine)[PAIRS]) {
+    int64_t position = 0;
+    if (!position_of(p, token, &position) || position < 0 || position >= p.max_pos)
+        return false;
+    const float *row = p.cos_sin_cache + position * p.cache_stride;
+    const float *next = row + p.rotary_dim / 2;
+    if (p.cache_vectors) {
+        constexpr int STEP = PAIRS % 4 == 0 ? 4 : 1;
+#pragma unroll
+        for (int i = 0; i < PAIRS; i += STEP) {
+            const pack<float, STEP> c = load<pack<float, STEP>>(row + pair + i);
+            const pack<float, STEP> s = load<pack<float, STEP>>(next + pair + i);
+#pragma unroll
+            for (int j = 0; j < STEP; j++) {
+                cosine[i + j] = c.at[j];
+                sine[i + j] = s.at[j];
+            }
+        }
+        return true;
+    }
+#pragma unroll
+    for (int i = 0; i < PAIRS; i++) {
+        cosine[i] = row[pair + i];
+        sine[i] = next[pair + i];
+    }
+    return true;
+}
+
+/* x are the vectors of an item. */
+void turn(vec (&x)[PARTS], const float (&cosine)[PAIRS], const float (&sine)[PAIRS]) {
+    float a[PARTS][VEC];
+#pragma unroll
+    for (int i = 0; i < PARTS; i++)
+        unpack(x[i], a[i]);
+#pragma unroll
+    for (int i = 0; i < PAIRS; i++) {
+        float &first = PARTS == 2 ? a[0][i] : a[0][2 * i];
+        float &second = PARTS == 2 ? a[PARTS - 1][i] : a[0][(2 * i + 1) % VEC];
+        const float before = first;
+        first = before * cosine[i] - second * sine[i];
+        second = second * cosine[i] + before * sine[i];
+    }
+#pragma unroll
+    for (int i = 0; i < PARTS; i++)
+        x[i] = pack_floats<elem>(a[i]);
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
     bolide_rope(const __grid_constant__ bolide__rope_params p) {
     __shared__ angles a;
-    const int64_t first = (int64_t)blockIdx.x * TOKENS;
-    make_angles(p, first, a);
-    __syncthreads();
-    const int heads = (int)(p.side[0].h + p.side[1].h);
-    const int turned = (int)p.rotary_dim / (INTERLEAVE && VEC > 1 ? VEC : 2 * VEC);
-    const int items = turned + (int)(p.d - p.rotary_dim) / VEC;
-    const int tokens = (int)smaller<int64_t>(TOKENS, p.n - first);
-    for (int i = blockIdx.y * THREADS + threadIdx.x; i < tokens * heads * items;
-         i += THREADS * gridDim.y) {
-        const int row = i / items;
-        one_item(p, a, first, row / heads, row % heads, i % items, turned);
+    release_next_kernel();
+    /* Blocks of shared angles have TOKENS tokens, each spread over the blocks of y. */
+    const int64_t first = TABLE ? 0 : (int64_t)blockIdx.x * TOKENS;
+    const int64_t end = TABLE ? p.n * p.threads : smaller<int64_t>(TOKENS, p.n - first) * p.threads;
+    const int64_t index = (int64_t)(TABLE ? blockIdx.x : blockIdx.y) * THREADS + threadIdx.x;
+    const place at = place_of(p.threads, index);
+    const uint32_t items = (uint32_t)p.items, group = at.column / items;
+    const int groups = (int)((uint32_t)p.threads / items);
+    const int heads = index < end ? (int)(p.side[0].h + p.side[1].h) : 0;
+    const channels c = channels_of(p, (int)(at.column - group * items));
+    const int64_t token = first + at.row;
+    if constexpr (FEW) {
+        if (p.pos_ids && index < end)
+            prefetch(static_cast<const char *>(p.pos_ids) + token * (p.pos_is_i64 ? 8 : 4));
+#pragma unroll
+        for (int k = 0; k < HEADS; k++) {
+            const int head = (int)group + k * groups;
+            if (head < heads)
+                prefetch(static_cast<const elem *>(head_of<false>(p, token, head)) + c.c);
+        }
+    }
+    wait_for_previous_kernel();
+    vec x[HEADS][PARTS];
+#pragma unroll
+    for (int k = 0; k < HEADS; k++) {
+        const int head = (int)group + k * groups;
+        if (head < heads) {
+            const elem *in = static_cast<const elem *>(head_of<false>(p, token, head)) + c.c;
+            x[k][0] = load_once<vec>(in);
+            if (PARTS == 2 && c.turned)
+                x[k][PARTS - 1] = load_once<vec>(in + c.other);
+        }
+    }
+    float cosine[PAIRS], sine[PAIRS];
+    bool turns = c.turned && index < end;
+    if constexpr (TABLE) {
+        turns = turns && read_angles(p, token, c.pair, cosine, sine);
+    } else {
+        make_angles(p, first, a);
+        __syncthreads();
+        turns = turns && a.turns[at.row];
+#pragma unroll
+        for (int i = 0; i < PAIRS; i++) {
+            cosine[i] = turns ? a.cosine[at.row][c.pair + i] : 1.0f;
+            sine[i] = turns ? a.sine[at.row][c.pair + i] : 0.0f;
+        }
+    }
+#pragma unroll
+    for (int k = 0; k < HEADS; k++) {
+        const int head = (int)group + k * groups;
+        if (head < heads) {
+            elem *out = static_cast<elem *>(head_of<true>(p, token, head)) + c.c;
+            if (turns)
+                turn(x[k], cosine, sine);
+            store_to<!FEW>(out, x[k][0]);
+            if (PARTS == 2 && c.turned)
+                store_to<!FEW>(out + c.other, x[k][PARTS - 1]);
+        }
     }
 }

@@ -43,7 +43,7 @@ typedef struct bolide__rope_params {
     int64_t cache_stride;  /* elements between rows of the table */
     int64_t cache_vectors; /* 1: rows and their halves lie at multiples of 16 bytes */
     int64_t items;         /* of the device kernel: vectors, or pairs of them, of a head */
-    bolide__walk walk;     /* tokens times items of their heads */
+    int64_t threads;       /* of a token */
     double freq[BOLIDE__ROPE_MAX_PAIRS]; /* radians a position, rotary_dim/2 of them */
 } bolide__rope_params;
 

@@ -202,20 +202,31 @@ static int64_t load_width(const bolide__rope_quantize_params *p) {
     return (int64_t)(bits & -bits);
 }
 
-static bolide_status run_cuda(const bolide__call *call, const bolide__rope_quantize_params *p) {
-    const int64_t width = load_width(p), tokens = p->n >= 1024 ? 4 : 1;
-    int64_t items = 0;
-    for (int64_t i = 0; i < p->parts; i++)
-        items += p->part[i].h * p->part[i].d / width;
+/* An item is two vectors of a head. */
+static bolide_status run_cuda(const bolide__call *call, bolide__rope_quantize_params *p) {
+    enum { THREADS = 256 };
+    const int64_t width = load_width(p);
+    int64_t items = 0, channels = 0;
+    for (int64_t i = 0; i < p->parts; i++) {
+        bolide__rope_part *s = &p->part[i];
+        s->items = (s->d / width + 1) / 2;
+        items += s->h * s->items;
+        s->end = items;
+        channels += s->h * s->d;
+    }
+    p->cache_vectors = (uintptr_t)p->cos_sin_cache % 16 == 0 && p->cache_stride % 4 == 0 &&
+                       p->rotary_dim / 2 % 4 == 0;
     bolide__spec s = BOLIDE_SPEC("rope/rope_quantize.cu", "bolide_rope_quantize");
     bolide__spec_add(&s, "DT", p->dtype);     /* 3 values */
     bolide__spec_add(&s, "TO", p->out_dtype); /* 2 values */
     bolide__spec_add(&s, "VEC", width);       /* 4 values */
-    bolide__spec_add(&s, "TOKENS", tokens);   /* 2 values */
     bolide__spec_add(&s, "INTERLEAVE", p->interleave);
-    /* Few tokens spread their heads over more blocks. */
-    const int64_t spread = p->n < 64 && items > 256 ? (items + 255) / 256 : 1;
-    const bolide__grid g = {.x = (p->n + tokens - 1) / tokens, .y = spread, .block = 256};
+    bolide__spec_add(&s, "PAGED", p->positions != NULL);
+    bolide__spec_add(&s, "FEW",
+                     bolide__is_few(p->n * channels * (bolide__dtype_bytes(p->dtype) + 1)));
+    bolide__spec_add(&s, "WIDE", bolide__is_wide(p->n * items));
+    const bolide__grid g = {
+        .x = (p->n * items + THREADS - 1) / THREADS, .block = THREADS, .dependent = 1};
     return bolide__cuda_launch(call, &s, &g, p, sizeof *p);
 }
 
@@ -244,7 +255,7 @@ static bolide_status quantize_cpu(const bolide__call *call) {
 }
 
 static bolide_status quantize_cuda(const bolide__call *call) {
-    const bolide__rope_quantize_params p = quantize_fill(call);
+    bolide__rope_quantize_params p = quantize_fill(call);
     return run_cuda(call, &p);
 }
 
@@ -352,7 +363,7 @@ static bolide_status append_cpu(const bolide__call *call) {
 }
 
 static bolide_status append_cuda(const bolide__call *call) {
-    const bolide__rope_quantize_params p = append_fill(call);
+    bolide__rope_quantize_params p = append_fill(call);
     return run_cuda(call, &p);
 }
 

@@ -22,6 +22,8 @@ typedef struct bolide__rope_part {
     int64_t out_slot;
     int64_t is_paged;
     int64_t turns; /* 1: the channels turn */
+    int64_t items; /* of the device kernel: of a head */
+    int64_t end;   /* likewise: items of a token up to the end of this part */
     float scale;
 } bolide__rope_part;
 
@@ -36,7 +38,8 @@ typedef struct bolide__rope_quantize_params {
     int64_t pos_is_i64;
     const float *cos_sin_cache; /* [max_pos, rotary_dim]: cosines, then sines */
     int64_t max_pos;
-    int64_t cache_stride; /* elements between rows of the table */
+    int64_t cache_stride;  /* elements between rows of the table */
+    int64_t cache_vectors; /* 1: rows and their halves lie at multiples of 16 bytes */
 
     /* For parts that are paged. */
     bolide__page_table table;

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Dense products of at most 16 rows of 16-bit numbers with columns of b that are contiguous in k. A
+// block has 16 columns; its warps share out k and meet in shared memory at the end, in a fixed
+// order. Operands go from memory to the tensor cores without a stop: as the order of k inside a
+// product is free as long as both operands have the same, a lane keeps the 16 bytes that it loads.
+// Every byte of b is read once; memory is the limit.
+
+#include "cuda/device/base.cuh"
+#include "cuda/device/load.cuh"
+#include "cuda/device/mma.cuh"
+#include "ops/gemm/gemm_device.h"
+#include "ops/gemm/gemm_store.cuh"
+
+#if !defined(SPEC_DT) || !defined(SPEC_OUT) || !defined(SPEC_BIAS) || !defined(SPEC_HALVES)
+#error "DT OUT BIAS: dtype bits; HALVES: 1 for up to 8 rows, 2 for up to 16"
+#endif
+constexpr int64_t DT = SPEC_DT;     /* F16, BF16 */
+constexpr int64_t OUT = SPEC_OUT;   /* F16, BF16, F32 */
+constexpr int64_t BIAS = SPEC_BIAS; /* the same; 0: none */
+constexpr int HALVES = SPEC_HALVES;
+constexpr int WARPS = 8, THREADS = WARPS * 32;
+constexpr int COLUMNS = 16, ROWS = 16;
+constexpr int STEP = 64; /* of k: two loads of a lane */
+
+using elem = element<DT>::type;
+using out_t = element<OUT>::type;
+using vec = pack<elem, 8>;
+
+/* Two loads of a row; zeros past its end or without a row. */
+struct lane_part {
+    words<16> at[2];
+};
+
+template <bool STREAM> lane_part read(const elem *row, bool there, int64_t k, int64_t end) {
+    lane_part v = {};
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        if (there && k + i * 32 < end)
+            v.at[i] = STREAM ? load_stream<words<16>>(row + k + i * 32)
+                             : load<words<16>>(row + k + i * 32);
+    }
+    return v;
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+    bolide_mm_few(const __grid_constant__ bolide__mm_params p) {
+    __shared__ float part[WARPS][ROWS][COLUMNS + 1];
+    release_next_kernel();
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, line = lane / 4;
+    const int64_t batch = blockIdx.y, first = (int64_t)blockIdx.x * COLUMNS;
+    const elem *a = static_cast<const elem *>(p.a) + batch * p.a_batch + line * p.a_row;
+    const elem *b = static_cast<const elem *>(p.b) + batch * p.b_batch + (first + line) * p.b_n;
+    const bool left = first + line < p.n, right = first + line + 8 < p.n;
+    wait_for_previous_kernel();
+
+    float sum[2][4] = {};
+#pragma unroll(ARCH >= 80 ? 2 : 1)
+    for (int64_t k0 = warp * STEP; k0 < p.k; k0 += WARPS * STEP) {
+        const int64_t k = k0 + lane % 4 * 8;
+        const lane_part b0 = read<true>(b, left, k, p.k);
+        const lane_part b1 = read<true>(b + 8 * p.b_n, right, k, p.k);
+        const lane_part a0 = read<false>(a, line < p.m, k, p.k);
+        lane_part a1 = {};
+        if constexpr (HALVES == 2)
+            a1 = read<false>(a + 8 * p.a_row, line + 8 < p.m, k, p.k);
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            const uint32_t low[4] = {a0.at[i].a, a1.at[i].a, a0.at[i].b, a1.at[i].b};
+            const uint32_t high[4] = {a0.at[i].c, a1.at[i].c, a0.at[i].d, a1.at[i].d};
+            mma_16x8x16<elem>(sum[0], low, b0.at[i].a, b0.at[i].b);
+            mma_16x8x16<elem>(sum[1], low, b1.at[i].a, b1.at[i].b);
+            mma_16x8x16<elem>(sum[0], high, b0.at[i].c, b0.at[i].d);
+            mma_16x8x16<elem>(sum[1], high, b1.at[i].c, b1.at[i].d);
+        }
+    }
+#pragma unroll
+    for (int j = 0; j < 2; j++) {
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            part[warp][line + i / 2 * 8][j * 8 + lane % 4 * 2 + i % 2] = sum[j][i];
+    }
+    __syncthreads();
+    const int row = threadIdx.x / COLUMNS, column = threadIdx.x % COLUMNS;
+    if (row >= p.m || first + column >= p.n)
+        return;
+    float total = 0;
+#pragma unroll
+    for (int i = 0; i < WARPS; i++)
+        total += part[i][row][column];
+    out_t *out = static_cast<out_t *>(p.out) + batch * p.out_batch + row * p.out_row;
+    store_sum<BIAS>(out, first + column, total, p.bias);
+}
