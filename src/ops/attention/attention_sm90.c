@@ -15,7 +15,7 @@ typedef struct bolide__attention_frozen frozen_part;
 enum {
     ROWS = BOLIDE__SM90_ROWS,
     ITEM_BYTES = 4 * 96,    /* the kernel's ring of items */
-    BARRIER_BYTES = 18 * 8, /* its barriers */
+    BARRIER_BYTES = 20 * 8, /* its barriers */
     SECTION_BYTES = 32 * 1024 * 1024
 };
 
@@ -37,9 +37,9 @@ static int64_t keys_of(const frozen_part *f) {
 }
 
 static int64_t shared_bytes(const frozen_part *f) {
-    const int64_t row = 128;
-    return row * (ROWS * blocks_of(f->d_qk) +
-                  BOLIDE__SM90_STAGES * keys_of(f) * (blocks_of(f->d_qk) + value_blocks(f->d_vo))) +
+    const int64_t q = blocks_of(f->d_qk), v = value_blocks(f->d_vo), keys = keys_of(f);
+    return 128 * (BOLIDE__SM90_Q_STAGES(q, v, keys) * ROWS * q +
+                  BOLIDE__SM90_STAGES * keys * (q + v)) +
            ITEM_BYTES + BARRIER_BYTES;
 }
 

@@ -51,11 +51,13 @@ constexpr int V_BLOCKS = DV / 64;
 constexpr int STEPS = (D_QK + 15) / 16; /* products of 16 deep in a logit */
 constexpr int BLOCK = KEYS * 128;       /* bytes of a block of keys or values */
 constexpr int Q_BLOCK = ROWS * 128;
+constexpr int Q_STAGES = BOLIDE__SM90_Q_STAGES(Q_BLOCKS, V_BLOCKS, KEYS);
 constexpr int SLOTS = 4; /* items between the thread that deals and those who work on them */
 /* A row's maximum is raised only when logits exceed it by this many powers of two: sums stay far
  * from overflow, and are almost never rescaled. */
 constexpr float SLACK = 8.0f;
 constexpr int WARPS = 4 * GROUPS;
+constexpr bool STREAMED = DV <= 128; /* the state of two items fits the registers */
 constexpr int GATHERERS = GATHER ? 3 : 1; /* warps that load; the last of the four deals items */
 constexpr int FULL_ARRIVALS = GATHER ? 32 * GATHERERS : 1;
 
@@ -72,11 +74,11 @@ struct item {
 };
 
 struct shared_memory {
-    alignas(1024) unsigned char q[Q_BLOCKS][Q_BLOCK];
+    alignas(1024) unsigned char q[Q_STAGES][Q_BLOCKS][Q_BLOCK];
     alignas(1024) unsigned char k[STAGES][Q_BLOCKS][BLOCK];
     alignas(1024) unsigned char v[STAGES][V_BLOCKS][BLOCK];
     alignas(16) item items[SLOTS];
-    barrier full_q, empty_q;
+    barrier full_q[Q_STAGES], empty_q[Q_STAGES];
     barrier full_k[STAGES], empty_k[STAGES];
     barrier full_v[STAGES], empty_v[STAGES];
     barrier full_item[SLOTS], empty_item[SLOTS];
@@ -145,94 +147,163 @@ void compute_now(const rows_state &r, float (&x)[KEYS / 2]) {
         __trap();
 }
 
-/* The tiles of an item; the sums come back undivided. */
-void compute_item(const params &a, shared_memory &s, const item &it, int group, rows_state &r,
-                  float (&o)[DV / 2], uint32_t &q_phase, ring_place<STAGES> &kp,
-                  ring_place<STAGES> &vp) {
-    const int first = it.first, last = it.last;
-    const int tail = it.w.kv_end - last * KEYS; /* keys of the last tile that are there */
-    const uint32_t q = shared_address(s.q) + group * 64 * 128;
-    float x[KEYS / 2];
-    uint32_t weights[KEYS / 4];
-    if constexpr (Q_BOX) {
-        barrier_wait(s.full_q, q_phase);
-        q_phase ^= 1;
-    } else {
-        load_own_queries(a.p, it, s.q, group);
-    }
-    wait_full(s.full_k[kp.stage], kp.phase);
-    wgmma_fence();
-    multiply_keys(x, q, shared_address(s.k[kp.stage]));
-    wgmma_commit();
-    wgmma_wait<0>(x);
-    leave(s.empty_k[kp.stage]);
-    kp.advance();
-    if (first == last)
-        leave(s.empty_q);
-    soften(a.p, it, r, last * KEYS, x);
-    pack_weights(weights, x);
-#pragma unroll 1
-    for (int n = last - 1; n >= first; n--) {
-        wait_full(s.full_k[kp.stage], kp.phase);
-        named_sync(ORDER + group, 256);
-        wgmma_fence();
-        multiply_keys(x, q, shared_address(s.k[kp.stage]));
-        wgmma_commit();
-        wait_full(s.full_v[vp.stage], vp.phase);
-        if (n == last - 1 && !GATHER && tail < KEYS)
-            clear_tail(s.v[vp.stage], tail, group);
-        wgmma_fence();
-        add_values(o, weights, shared_address(s.v[vp.stage]));
-        wgmma_commit();
-        named_arrive(ORDER + (group + 1) % GROUPS, 256);
-        wgmma_wait<1>(x);
-        leave(s.empty_k[kp.stage]);
-        kp.advance();
-        if (n == first)
-            leave(s.empty_q);
-        soften(a.p, it, r, n * KEYS, x);
-        compute_now(r, x);
-        wgmma_wait<0>(o);
-        pin(weights);
-        leave(s.empty_v[vp.stage]);
-        vp.advance();
-        rescale(r, o);
-        pack_weights(weights, x);
-    }
-    wait_full(s.full_v[vp.stage], vp.phase);
-    if (first == last && !GATHER && tail < KEYS)
-        clear_tail(s.v[vp.stage], tail, group);
-    wgmma_fence();
-    add_values(o, weights, shared_address(s.v[vp.stage]));
-    wgmma_commit();
-    wgmma_wait<0>(o);
-    leave(s.empty_v[vp.stage]);
-    vp.advance();
+/* What a warpgroup carries from tile to tile. */
+struct stream {
+    int group;
+    ring_place<STAGES> k, v;
+    ring_place<Q_STAGES> q;
+    ring_place<SLOTS> items;
+    int tail; /* keys of the tile whose values come next, if it is the last of its item */
+};
+
+const item &next_item(shared_memory &s, stream &c) {
+    const item &it = s.items[c.items.stage];
+    barrier_wait(s.full_item[c.items.stage], c.items.phase);
+    return it;
 }
 
+void leave_item(shared_memory &s, stream &c) {
+    leave(s.empty_item[c.items.stage]);
+    c.items.advance();
+}
+
+uint32_t own_queries(shared_memory &s, const stream &c) {
+    return shared_address(s.q[c.q.stage]) + c.group * 64 * 128;
+}
+
+/* Waits for the queries of an item, or copies them. */
+void begin_queries(const params &a, shared_memory &s, stream &c, const item &it) {
+    if constexpr (Q_BOX)
+        barrier_wait(s.full_q[c.q.stage], c.q.phase);
+    else
+        load_own_queries(a.p, it, s.q[c.q.stage], c.group);
+}
+
+/* The products of tile n are there: its keys may be overwritten, and behind the last tile Q. */
+void leave_keys(shared_memory &s, stream &c, const item &it, int n) {
+    leave(s.empty_k[c.k.stage]);
+    c.k.advance();
+    if (n == it.first) {
+        leave(s.empty_q[c.q.stage]);
+        c.q.advance();
+    }
+}
+
+/* The first tile of a stream of items: no values wait to be added. */
+void begin_stream(const params &a, shared_memory &s, stream &c, const item &it, rows_state &r,
+                  float (&x)[KEYS / 2], uint32_t (&weights)[KEYS / 4]) {
+    begin_rows(a.p, it, c.group, r);
+    begin_queries(a, s, c, it);
+    wait_full(s.full_k[c.k.stage], c.k.phase);
+    wgmma_fence();
+    multiply_keys(x, own_queries(s, c), shared_address(s.k[c.k.stage]));
+    wgmma_commit();
+    wgmma_wait<0>(x);
+    leave_keys(s, c, it, it.last);
+    soften(a.p, r, it.last * KEYS, x);
+    pack_weights(weights, x);
+    c.tail = it.w.kv_end - it.last * KEYS;
+}
+
+void issue_values(shared_memory &s, stream &c, float (&o)[DV / 2],
+                  const uint32_t (&weights)[KEYS / 4]) {
+    wait_full(s.full_v[c.v.stage], c.v.phase);
+    if (!GATHER && c.tail < KEYS)
+        clear_tail(s.v[c.v.stage], c.tail, c.group);
+    c.tail = KEYS;
+    wgmma_fence();
+    add_values(o, weights, shared_address(s.v[c.v.stage]));
+    wgmma_commit();
+}
+
+void leave_values(shared_memory &s, stream &c) {
+    leave(s.empty_v[c.v.stage]);
+    c.v.advance();
+}
+
+/* Asks for the products of tile n of an item, has the values of the tile before added meanwhile,
+ * and comes back with the weights of the former in x. */
+void turn(const params &a, shared_memory &s, stream &c, const item &it, int n, rows_state &r,
+          float (&x)[KEYS / 2], float (&o)[DV / 2], uint32_t (&weights)[KEYS / 4]) {
+    wait_full(s.full_k[c.k.stage], c.k.phase);
+    named_sync(ORDER + c.group, 256);
+    wgmma_fence();
+    multiply_keys(x, own_queries(s, c), shared_address(s.k[c.k.stage]));
+    wgmma_commit();
+    issue_values(s, c, o, weights);
+    named_arrive(ORDER + (c.group + 1) % GROUPS, 256);
+    wgmma_wait<1>(x);
+    leave_keys(s, c, it, n);
+    soften(a.p, r, n * KEYS, x);
+    compute_now(r, x);
+    wgmma_wait<0>(o);
+    pin(weights);
+    leave_values(s, c);
+}
+
+void clear_sums(float (&o)[DV / 2]) {
+#pragma unroll
+    for (int i = 0; i < DV / 2; i++)
+        o[i] = 0;
+}
+
+bool is_empty(const item &it) {
+    return it.last < it.first;
+}
+
+/* Items with keys follow each other without a gap: the products of the next one's first tile run
+ * while the last values of this one are added and its rows are written. */
 void compute(const params &a, shared_memory &s) {
-    const int group = threadIdx.x / 128 - 1;
-    uint32_t q_phase = 0;
-    ring_place<STAGES> kp = {0, 0}, vp = {0, 0};
-    ring_place<SLOTS> ip = {0, 0};
-    if (group == 1)
+    stream c = {(int)threadIdx.x / 128 - 1};
+    rows_state r;
+    float x[KEYS / 2], o[DV / 2];
+    uint32_t weights[KEYS / 4];
+    if (c.group == 1)
         named_arrive(ORDER, 256); /* the first turn is warpgroup 0's */
 #pragma unroll 1
-    for (;; ip.advance()) {
-        barrier_wait(s.full_item[ip.stage], ip.phase);
-        const item &it = s.items[ip.stage];
-        if (it.head < 0)
+    for (;;) {
+        const item *it = &next_item(s, c);
+        if (it->head < 0)
             break;
-        rows_state r;
-        float o[DV / 2];
-#pragma unroll
-        for (int i = 0; i < DV / 2; i++)
-            o[i] = 0;
-        begin_rows(a.p, it, group, r);
-        if (it.first <= it.last)
-            compute_item(a, s, it, group, r, o, q_phase, kp, vp);
-        write_rows(a.p, it, group, r, o);
-        leave(s.empty_item[ip.stage]);
+        clear_sums(o);
+        if (is_empty(*it)) {
+            begin_rows(a.p, *it, c.group, r);
+            write_rows(a.p, *it, c.group, r, o);
+            leave_item(s, c);
+            continue;
+        }
+        begin_stream(a, s, c, *it, r, x, weights);
+#pragma unroll 1
+        for (;;) {
+#pragma unroll 1
+            for (int n = it->last - 1; n >= it->first; n--) {
+                turn(a, s, c, *it, n, r, x, o, weights);
+                rescale(r, o);
+                pack_weights(weights, x);
+            }
+            ring_place<SLOTS> after = c.items;
+            after.advance();
+            barrier_wait(s.full_item[after.stage], after.phase);
+            const item *then = &s.items[after.stage];
+            if (!STREAMED || then->head < 0 || is_empty(*then))
+                break;
+            rows_state begun;
+            begin_rows(a.p, *then, c.group, begun);
+            begin_queries(a, s, c, *then);
+            turn(a, s, c, *then, then->last, begun, x, o, weights);
+            pack_weights(weights, x);
+            c.tail = then->w.kv_end - then->last * KEYS;
+            write_rows(a.p, *it, c.group, r, o);
+            leave_item(s, c);
+            clear_sums(o);
+            r = begun;
+            it = then;
+        }
+        issue_values(s, c, o, weights);
+        wgmma_wait<0>(o);
+        leave_values(s, c);
+        write_rows(a.p, *it, c.group, r, o);
+        leave_item(s, c);
     }
 }
 
@@ -243,8 +314,10 @@ extern "C" __global__ void __launch_bounds__(BOLIDE__SM90_THREADS, 1)
         prefetch_map(a.q);
         prefetch_map(a.k);
         prefetch_map(a.v);
-        barrier_init(s.full_q, 1);
-        barrier_init(s.empty_q, WARPS);
+        for (int i = 0; i < Q_STAGES; i++) {
+            barrier_init(s.full_q[i], 1);
+            barrier_init(s.empty_q[i], WARPS);
+        }
         for (int i = 0; i < STAGES; i++) {
             barrier_init(s.full_k[i], FULL_ARRIVALS);
             barrier_init(s.full_v[i], FULL_ARRIVALS);

@@ -15,6 +15,15 @@ enum {
     BOLIDE__SM90_STAGES = 2
 };
 
+/* Buffers of Q, from the blocks of 64 columns of a row of q and k and of v, and the keys of a tile:
+ * two where shared memory has room for them, so that the next item's is there in time. */
+#define BOLIDE__SM90_Q_STAGES(q_blocks, v_blocks, keys)                                            \
+    (128 * (2 * BOLIDE__SM90_ROWS * (q_blocks) +                                                   \
+            BOLIDE__SM90_STAGES * (keys) * ((q_blocks) + (v_blocks))) <=                           \
+             200 * 1024                                                                            \
+         ? 2                                                                                       \
+         : 1)
+
 /* Bits of its FLAGS. */
 enum {
     BOLIDE__SM90_PAGED = 1,

@@ -139,15 +139,16 @@ void copy_tile(unsigned char (&to)[BLOCKS][BLOCK], const bolide__tensor_map &map
     }
 }
 
-void copy_queries(const params &a, shared_memory &s, const item &it, uint32_t phase) {
-    barrier_wait(s.empty_q, phase);
+void copy_queries(const params &a, shared_memory &s, const item &it,
+                  const ring_place<Q_STAGES> &at) {
+    barrier_wait(s.empty_q[at.stage], at.phase);
     if (threadIdx.x % 32 == 0) {
-        barrier_expect(s.full_q, (uint32_t)sizeof s.q);
+        barrier_expect(s.full_q[at.stage], Q_BLOCKS * Q_BLOCK);
         const int32_t token = it.w.q_start + it.w.row / (int32_t)a.p.group;
         const uint64_t policy = stream_policy();
 #pragma unroll
         for (int b = 0; b < Q_BLOCKS; b++)
-            copy_box(s.q[b], a.q, s.full_q, 64 * b, 0, it.head, token, policy);
+            copy_box(s.q[at.stage][b], a.q, s.full_q[at.stage], 64 * b, 0, it.head, token, policy);
     }
     __syncwarp();
 }
@@ -270,7 +271,7 @@ void load_all(const params &a, shared_memory &s) {
     const uint64_t policy = keep_policy();
     ring_place<SLOTS> ip = {0, 0};
     ring_place<STAGES> kp = {0, 1}, vp = {0, 1};
-    uint32_t q_phase = 1;
+    ring_place<Q_STAGES> qp = {0, 1};
     for (;; ip.advance()) {
         barrier_wait(s.full_item[ip.stage], ip.phase);
         const item &it = s.items[ip.stage];
@@ -281,8 +282,8 @@ void load_all(const params &a, shared_memory &s) {
             copy_keys(a, s, it, it.last, now, kp, policy);
             if constexpr (Q_BOX) {
                 if (threadIdx.x / 32 == 0)
-                    copy_queries(a, s, it, q_phase);
-                q_phase ^= 1;
+                    copy_queries(a, s, it, qp);
+                qp.advance();
             }
             located next = locate(a, it, it.last - 1);
 #pragma unroll 1

@@ -126,8 +126,7 @@ void mask(const rows_state &r, int32_t first, float (&x)[KEYS / 2]) {
 
 /* Turns the products of a tile into weights, and says what the sums so far are to be multiplied
  * by. Each row decides on its own, so that its bits do not depend on its neighbours. */
-void soften(const bolide__attention_params &p, const item &it, rows_state &r, int32_t first,
-            float (&x)[KEYS / 2]) {
+void soften(const bolide__attention_params &p, rows_state &r, int32_t first, float (&x)[KEYS / 2]) {
     bend(p, r, x);
     if (first < r.open_low || first + KEYS > r.open_high)
         mask(r, first, x);
