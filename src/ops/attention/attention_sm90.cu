@@ -57,7 +57,7 @@ constexpr int SLOTS = 4; /* items between the thread that deals and those who wo
  * from overflow, and are almost never rescaled. */
 constexpr float SLACK = 8.0f;
 constexpr int WARPS = 4 * GROUPS;
-constexpr bool STREAMED = DV <= 128; /* the state of two items fits the registers */
+constexpr bool STREAMED = DV <= 128;      /* the state of two items fits the registers */
 constexpr int GATHERERS = GATHER ? 3 : 1; /* warps that load; the last of the four deals items */
 constexpr int FULL_ARRIVALS = GATHER ? 32 * GATHERERS : 1;
 

@@ -164,55 +164,55 @@ constexpr int TURN_ROWS = 32 / ROW_LANES;
 constexpr int TURNS = (KEYS / TURN_ROWS + GATHERERS - 1) / GATHERERS; /* of a warp and tile */
 constexpr int ASKED = (TURNS * TURN_ROWS + 31) / 32; /* rows that a lane asks for */
 
-/* Row of the tile of a warp's turn. */
-int32_t turn_row(int turn, int part) {
-    return (turn * GATHERERS + (int)threadIdx.x / 32) * TURN_ROWS + part;
-}
-
+/* Where a lane's rows of a tile lie, as elements behind the first of the head; −1: no key. */
 struct asked_rows {
-    int32_t page[ASKED]; /* −1: no key */
+    int64_t k[ASKED], v[ASKED];
 };
 
 asked_rows ask(const bolide__attention_params &p, const work &w, int32_t tile) {
+    const int64_t list = p.table_row ? w.request * p.table_row : (int64_t)w.kv_start;
+    const uint32_t size = (uint32_t)p.page_size;
     asked_rows r;
 #pragma unroll
     for (int i = 0; i < ASKED; i++) {
-        const int at = i * 32 + threadIdx.x % 32;
-        const int32_t row = turn_row(at / TURN_ROWS, at % TURN_ROWS), key = tile * KEYS + row;
-        const int64_t list = p.table_row ? w.request * p.table_row : (int64_t)w.kv_start;
-        r.page[i] = row < KEYS && key < w.kv_end
-                        ? p.indices[list + (uint32_t)key / (uint32_t)p.page_size]
-                        : -1;
+        const int at = i * 32 + threadIdx.x % 32; /* among the warp's rows */
+        const int32_t row =
+            (at / TURN_ROWS * GATHERERS + (int)threadIdx.x / 32) * TURN_ROWS + at % TURN_ROWS;
+        const uint32_t key = (uint32_t)(tile * KEYS + row);
+        r.k[i] = r.v[i] = -1;
+        if (row < KEYS && (int32_t)key < w.kv_end) {
+            const int64_t page = p.indices[list + key / size], in_page = key % size;
+            r.k[i] = page * p.k_page + in_page * p.k_n;
+            r.v[i] = page * p.v_page + in_page * p.v_n;
+        }
     }
     return r;
 }
 
 /* One side of a tile; rows without a key become zeros. */
 template <int BLOCKS, int D>
-void gather_tile(unsigned char (&to)[BLOCKS][BLOCK], const half *from, int64_t by_page,
-                 int64_t by_row, barrier &full, barrier &empty, uint32_t phase,
-                 const bolide__attention_params &p, int32_t tile, const asked_rows &asked) {
-    const int lane = threadIdx.x % 32, part = lane / ROW_LANES;
+void gather_tile(unsigned char (&to)[BLOCKS][BLOCK], const half *from, barrier &full,
+                 barrier &empty, uint32_t phase, const int64_t (&at)[ASKED]) {
+    const int lane = threadIdx.x % 32, part = lane / ROW_LANES, piece = lane % ROW_LANES;
+    const int first = (int)threadIdx.x / 32 * TURN_ROWS + part;
     barrier_wait(empty, phase);
+#pragma unroll
+    for (int asked = 0; asked < ASKED; asked++) {
 #pragma unroll 4
-    for (int turn = 0; turn < TURNS; turn++) {
-        const int at = turn * TURN_ROWS + part;
-        int32_t page = __shfl_sync(0xffffffffu, asked.page[0], at % 32);
+        for (int n = 0; n < 32 / TURN_ROWS; n++) {
+            const int turn = asked * 32 / TURN_ROWS + n;
+            const int64_t start = __shfl_sync(0xffffffffu, at[asked], n * TURN_ROWS + part);
+            const int row = turn * GATHERERS * TURN_ROWS + first;
+            if (turn >= TURNS || row >= KEYS)
+                break;
 #pragma unroll
-        for (int i = 1; i < ASKED; i++) {
-            const int32_t other = __shfl_sync(0xffffffffu, asked.page[i], at % 32);
-            page = at / 32 == i ? other : page;
-        }
-        const int32_t row = turn_row(turn, part);
-        if (row >= KEYS)
-            break;
-        const uint32_t in_page = (uint32_t)(tile * KEYS + row) % (uint32_t)p.page_size;
-        const half *source = page < 0 ? from : from + page * by_page + in_page * by_row;
-#pragma unroll
-        for (int piece = lane % ROW_LANES; piece < BLOCKS * 8; piece += ROW_LANES) {
-            const bool there = page >= 0 && piece * 8 < D;
-            copy_16(to[piece / 8] + row * 128 + ((piece ^ row) & 7) * 16,
-                    there ? source + piece * 8 : from, there ? 16 : 0);
+            for (int i = 0; i < BLOCKS * 8; i += ROW_LANES) {
+                if (BLOCKS * 8 % ROW_LANES != 0 && i + piece >= BLOCKS * 8)
+                    break;
+                const bool there = start >= 0 && (i + piece) * 8 < D;
+                copy_16(&to[0][0] + (i + piece) / 8 * BLOCK + row * 128 + ((piece ^ row) & 7) * 16,
+                        there ? from + start + (i + piece) * 8 : from, there ? 16 : 0);
+            }
         }
     }
     /* Counts this thread in once its copies are there. */
@@ -245,8 +245,8 @@ void copy_keys(const params &a, shared_memory &s, const item &it, int32_t tile, 
     barrier &full = s.full_k[at.stage], &empty = s.empty_k[at.stage];
     if constexpr (GATHER)
         gather_tile<Q_BLOCKS, D_QK>(s.k[at.stage],
-                                    static_cast<const half *>(a.p.k) + it.head * a.p.k_h,
-                                    a.p.k_page, a.p.k_n, full, empty, at.phase, a.p, tile, l.rows);
+                                    static_cast<const half *>(a.p.k) + it.head * a.p.k_h, full,
+                                    empty, at.phase, l.rows.k);
     else
         copy_tile(s.k[at.stage], a.k, full, empty, at.phase, a.p, it, it.w.kv_start, tile, l.page,
                   policy);
@@ -258,8 +258,8 @@ void copy_values(const params &a, shared_memory &s, const item &it, int32_t tile
     barrier &full = s.full_v[at.stage], &empty = s.empty_v[at.stage];
     if constexpr (GATHER)
         gather_tile<V_BLOCKS, D_VO>(s.v[at.stage],
-                                    static_cast<const half *>(a.p.v) + it.head * a.p.v_h,
-                                    a.p.v_page, a.p.v_n, full, empty, at.phase, a.p, tile, l.rows);
+                                    static_cast<const half *>(a.p.v) + it.head * a.p.v_h, full,
+                                    empty, at.phase, l.rows.v);
     else
         copy_tile(s.v[at.stage], a.v, full, empty, at.phase, a.p, it, it.w.v_start, tile, l.page,
                   policy);
