@@ -18,7 +18,8 @@
 //     seed=1               of the random values
 //     input.pad=8          elements behind each row of the last dimension
 //     input.offset=4       elements before the first one, as byte_offset
-//     input.stride0=0      a stride in elements; stride= is that of the last dimension but one
+//     input.stride0=0      a stride in elements, 0 and below as well; stride= is that of the last
+//                          dimension but one
 //     input.order=0:2:1:3  order of the dimensions in memory, outermost first
 //     input.shape=3:4      the shape, whatever the rows say
 //     input.form=1         which of the accepted shapes of the row

@@ -65,7 +65,7 @@ have() {
     python3) python3 -c 'import json' >/dev/null 2>&1 ;;
     clang) compiles clang -fopenmp ;;
     clang-tidy) has clang-tidy ;;
-    asan) compiles "${CC:-cc}" -fopenmp -fsanitize=address,undefined ;;
+    asan) compiles clang -fopenmp -fsanitize=address,undefined ;;
     tsan) compiles clang -fopenmp -fsanitize=thread ;;
     fuzzer) compiles clang -fopenmp -fsanitize=fuzzer-no-link,address,undefined ;;
     aarch64) emulator='qemu-aarch64 -L /usr/aarch64-linux-gnu' compiles aarch64-linux-gnu-gcc -fopenmp ;;
@@ -84,8 +84,7 @@ packages() {
     c++) echo g++ ;;
     make | cmake | pkg-config | python3 | clang-tidy) echo "$1" ;;
     clang) echo clang libomp-dev ;;
-    asan) echo gcc libc6-dev ;;
-    tsan | fuzzer)
+    asan | tsan | fuzzer)
         echo clang libomp-dev
         # Ubuntu 22.04 has the run-time parts in a package that clang itself pulls in.
         if has clang && apt-cache show "libclang-rt-$(clang_major)-dev" >/dev/null 2>&1; then

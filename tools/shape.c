@@ -11,6 +11,8 @@
 #include "dims.h"
 #include "numeric.h"
 
+static const int64_t too_far = (int64_t)1 << 40; /* elements of a tensor, and between two */
+
 /* ---- the list of tensors ------------------------------------------------------------------ */
 
 static driver_tensor *add_tensor(driver_case *c, bolide_phase phase, const bolide_param *row,
@@ -283,7 +285,7 @@ static int resolve_shape(driver_case *c, driver_tensor *t) {
     t->elems = 1;
     for (int32_t i = 0; i < t->ndim; i++)
         if (t->shape[i] < 0 || __builtin_mul_overflow(t->elems, t->shape[i], &t->elems) ||
-            t->elems > (int64_t)1 << 40)
+            t->elems > too_far)
             return case_fail(c, "%s: %s: dimension %d is below 0 or the tensor is too large",
                              c->op->name, t->name, (int)i);
     return 0;
@@ -296,7 +298,7 @@ static int64_t property_int(driver_case *c, const driver_tensor *t, const char *
                             int64_t absent) {
     const char *text = case_property(c, t->name, name);
     int64_t v = absent;
-    if (text && (!problem_int(text, &v) || v < -((int64_t)1 << 40) || v > (int64_t)1 << 40))
+    if (text && (!problem_int(text, &v) || v < -too_far || v > too_far))
         case_fail(c, "%s: %s.%s: expected a number of elements; got %.80s", c->op->name, t->name,
                   name, text);
     return v;
@@ -319,6 +321,24 @@ static int read_order(driver_case *c, const driver_tensor *t, int64_t *order) {
     return 0;
 }
 
+/* Elements from the first to the last of a dimension, at most a little above too_far. */
+static int64_t reach(const driver_tensor *t, int32_t i) {
+    int64_t far;
+    if (t->shape[i] < 2)
+        return 0;
+    if (__builtin_mul_overflow(t->shape[i] - 1, t->strides[i], &far))
+        return t->strides[i] < 0 ? -2 * too_far : 2 * too_far;
+    return far < -2 * too_far ? -2 * too_far : far > 2 * too_far ? 2 * too_far : far;
+}
+
+/* Elements below the first one that strides below 0 reach. */
+static int64_t lowest(const driver_tensor *t) {
+    int64_t below = 0;
+    for (int32_t i = 0; i < t->ndim; i++)
+        below -= t->strides[i] < 0 ? reach(t, i) : 0;
+    return below;
+}
+
 static int resolve_strides(driver_case *c, driver_tensor *t) {
     int64_t order[REF_RANK];
     if (read_order(c, t, order))
@@ -337,26 +357,22 @@ static int resolve_strides(driver_case *c, driver_tensor *t) {
         t->strides[k] = property_int(c, t, name, step);
         int64_t next;
         if (__builtin_mul_overflow(step, t->shape[k] > 1 ? t->shape[k] : 1, &next) ||
-            next > (int64_t)1 << 40)
+            next > too_far)
             return case_fail(c, "%s: %s: the tensor is too large", c->op->name, t->name);
         step = next + (i == t->ndim - 1 ? pad : 0);
     }
+    t->offset += lowest(t);
     return c->error[0] ? -1 : 0;
 }
 
-/* Elements from the first to the last, both included. */
+/* Elements from the first to the highest, both included. */
 static int resolve_span(driver_case *c, driver_tensor *t) {
-    int64_t last = 0;
-    for (int32_t i = 0; i < t->ndim; i++) {
-        int64_t reach;
-        if (t->strides[i] < 0 ||
-            __builtin_mul_overflow(t->shape[i] > 0 ? t->shape[i] - 1 : 0, t->strides[i], &reach) ||
-            reach > (int64_t)1 << 40)
-            return case_fail(c, "%s: %s: stride %lld is below 0 or the tensor is too large",
-                             c->op->name, t->name, (long long)t->strides[i]);
-        last += reach;
-    }
-    t->span = t->elems ? last + 1 : 0;
+    int64_t highest = 0;
+    for (int32_t i = 0; i < t->ndim; i++)
+        highest += t->strides[i] > 0 ? reach(t, i) : 0;
+    if (highest > too_far || t->offset > too_far || t->offset < lowest(t))
+        return case_fail(c, "%s: %s: its strides reach too far", c->op->name, t->name);
+    t->span = t->elems ? highest + 1 : 0;
     t->bytes = numeric_bytes(t->dtype, t->offset + t->span);
     return 0;
 }

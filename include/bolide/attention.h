@@ -50,6 +50,46 @@ typedef enum bolide_pos_encoding_mode {
     BOLIDE_POS_ALIBI
 } bolide_pos_encoding_mode;
 
+/* ---- custom variants ------------------------------------------------------------------------ */
+
+/* A number or an array that the texts of a variant use by its name. */
+typedef struct bolide_variant_param {
+    const char *name;            /* a C name */
+    double number;               /* const float in the texts, if tensor is NULL */
+    const bolide_tensor *tensor; /* contiguous f32 or i32 where the context computes: a
+                                    const float * or const int32_t * in the texts, as they lie */
+} bolide_variant_param;
+
+/* Attention changed by texts of C, compiled at first use: for the GPU with the kernel, for the CPU
+ * by the system's compiler `cc`; where there is none the call is refused. Each text is the body of
+ * a function that returns its value, written so that it is C11 and C++17, and may call what
+ * <math.h> has in f32. It sees the parameters, and of these ints what its place has:
+ *
+ *     request, q_len, kv_len, kv_head     everywhere
+ *     query, position, head               in logits, mask, query, output: token among the
+ *                                         request's queries, its position, head of q
+ *     key                                 in logits, mask, key, value: position of the key
+ *     dim                                 in query, key, value, output: column of the head
+ *
+ *     variant.logits = "return x + slope[head] * (key - position);";
+ *     variant.mask = "return (position - key) % step == 0;";
+ *
+ * A text that is NULL changes nothing. What the parameters hold may change from run to run, the
+ * texts and the names may not: a plan counts on nothing but the presence of a variant. */
+typedef struct bolide_variant {
+    int64_t size;       /* sizeof the struct that the caller was compiled with */
+    const char *logits; /* float x, after scales, soft cap and ALiBi: the logit, natural base */
+    const char *mask;   /* whether the key is seen, on top of any other mask */
+    const char *query;  /* float x, an element of q as stored, before scales and RoPE */
+    const char *key;    /* the same of k */
+    const char *value;  /* float x, an element of v as stored, before v_scale */
+    const char *output; /* float x, an element of the result, before o_scale */
+    int64_t no_softmax; /* 1: what logits returns is the weight itself; sums are not divided, and
+                           there are no sinks and no lse */
+    const bolide_variant_param *params;
+    int64_t param_count; /* at most 8 */
+} bolide_variant;
+
 /* ---- batch_decode: a few new tokens of each request against its paged cache ----------------- */
 
 typedef struct bolide_batch_decode_plan_args {
@@ -86,6 +126,7 @@ typedef struct bolide_batch_decode_plan_args {
     int64_t max_sequence_kv;
     const bolide_workspace *workspace;
     bolide_plan *plan;
+    const bolide_variant *variant; /* or NULL; the same texts as in run */
 } bolide_batch_decode_plan_args;
 
 typedef struct bolide_batch_decode_run_args {
@@ -109,6 +150,7 @@ typedef struct bolide_batch_decode_run_args {
     const bolide_tensor *lse;                  /* [b * q_len_per_req, h_q] f32, or NULL */
     const bolide_workspace *workspace;         /* the plan's */
     bolide_plan *plan;
+    const bolide_variant *variant; /* or NULL; as planned */
 } bolide_batch_decode_run_args;
 
 /* Pure. Lengths are not read, except for fixed_split_size without max_sequence_kv. */
@@ -156,6 +198,7 @@ typedef struct bolide_batch_prefill_paged_plan_args {
     int64_t max_token_per_sequence; /* a request with more rows is refused; absent: no limit */
     const bolide_workspace *workspace;
     bolide_plan *plan;
+    const bolide_variant *variant; /* or NULL; the same texts as in run */
 } bolide_batch_prefill_paged_plan_args;
 
 typedef struct bolide_batch_prefill_paged_run_args {
@@ -186,6 +229,7 @@ typedef struct bolide_batch_prefill_paged_run_args {
     const bolide_tensor *lse;                    /* [n, h_q] f32, or NULL */
     const bolide_workspace *workspace;           /* the plan's */
     bolide_plan *plan;
+    const bolide_variant *variant; /* or NULL; as planned */
 } bolide_batch_prefill_paged_run_args;
 
 BOLIDE_API BOLIDE_MUST_USE bolide_status bolide_batch_prefill_paged_workspace(
@@ -234,6 +278,7 @@ typedef struct bolide_batch_prefill_ragged_plan_args {
     int64_t max_token_per_sequence; /* a request with more rows is refused; absent: no limit */
     const bolide_workspace *workspace;
     bolide_plan *plan;
+    const bolide_variant *variant; /* or NULL; the same texts as in run */
 } bolide_batch_prefill_ragged_plan_args;
 
 typedef struct bolide_batch_prefill_ragged_run_args {
@@ -262,6 +307,7 @@ typedef struct bolide_batch_prefill_ragged_run_args {
     const bolide_tensor *lse;                    /* [n, h_q] f32, or NULL */
     const bolide_workspace *workspace;           /* the plan's */
     bolide_plan *plan;
+    const bolide_variant *variant; /* or NULL; as planned */
 } bolide_batch_prefill_ragged_run_args;
 
 BOLIDE_API BOLIDE_MUST_USE bolide_status bolide_batch_prefill_ragged_workspace(
@@ -309,6 +355,7 @@ typedef struct bolide_batch_attention_plan_args {
     int64_t max_sequence_kv;
     const bolide_workspace *workspace;
     bolide_plan *plan;
+    const bolide_variant *variant; /* or NULL; the same texts as in run */
 } bolide_batch_attention_plan_args;
 
 typedef struct bolide_batch_attention_run_args {
@@ -333,6 +380,7 @@ typedef struct bolide_batch_attention_run_args {
     const bolide_tensor *lse;                  /* [n, h_q] f32, or NULL */
     const bolide_workspace *workspace;         /* the plan's */
     bolide_plan *plan;
+    const bolide_variant *variant; /* or NULL; as planned */
 } bolide_batch_attention_run_args;
 
 BOLIDE_API BOLIDE_MUST_USE bolide_status bolide_batch_attention_workspace(
@@ -341,6 +389,75 @@ BOLIDE_API BOLIDE_MUST_USE bolide_status bolide_batch_attention_plan(
     const bolide_context *ctx, const bolide_batch_attention_plan_args *args, bolide_stream stream);
 BOLIDE_API BOLIDE_MUST_USE bolide_status bolide_batch_attention_run(
     const bolide_context *ctx, const bolide_batch_attention_run_args *args, bolide_stream stream);
+
+/* ---- batch_mla: multi-head latent attention over paged caches of latents -----------------------
+ */
+
+/* DeepSeek's multi-head latent attention (arXiv 2405.04434, 2.1) with the up-projections absorbed
+ * into q and out: all heads share one key a token, whose first head_dim_ckv columns are the latent
+ * and also the value, and whose last head_dim_kpe carry the rotary position. */
+typedef struct bolide_batch_mla_plan_args {
+    bolide_args_head head;
+    /* Lengths; each tensor on the host or on the device. */
+    const bolide_tensor *qo_indptr;  /* [b+1] i32: request i owns rows qo_indptr[i] … of q */
+    const bolide_tensor *kv_indptr;  /* [b+1] i32: and entries … of kv_indices; NULL when run gets
+                                        block_tables */
+    const bolide_tensor *kv_len_arr; /* [b] i32: keys of each request */
+    int64_t num_heads;               /* of q and out */
+    int64_t head_dim_ckv;            /* of the latent: a multiple of 16 */
+    int64_t head_dim_kpe; /* of the rotary part: 0 or a multiple of 8; both at most 576 */
+    int64_t page_size;
+    int64_t q_data_type;     /* f16 (default), bf16, f32, f8_e4m3fn, f8_e5m2 */
+    int64_t kv_data_type;    /* the same set; default q_data_type */
+    int64_t o_data_type;     /* the same set; default q_data_type, bf16 if that has 8 bits */
+    int64_t causal;          /* default 0 */
+    int64_t use_custom_mask; /* run gets custom_mask or packed_custom_mask, which replaces causal */
+    int64_t window_left;     /* default -1: no limit */
+    double logits_soft_cap;  /* absent or 0: off */
+    double sm_scale;         /* of the logits; needed, since it follows from the head size before
+                                absorption:         1/sqrt(128 + 64) for DeepSeek-V3 */
+    int64_t fixed_split_size; /* pages in a piece; absent, 0, -1: balanced. With it a request has
+                                 the same bits alone and in any batch */
+    int64_t disable_split_kv; /* 1: one piece a tile, again the same bits in any batch */
+    int64_t max_batch_size;   /* declared maxima, see above */
+    int64_t max_num_rows;     /* of q; needed when qo_indptr lies on the device */
+    int64_t max_sequence_kv;
+    const bolide_workspace *workspace;
+    bolide_plan *plan;
+} bolide_batch_mla_plan_args;
+
+typedef struct bolide_batch_mla_run_args {
+    bolide_args_head head;
+    const bolide_tensor *q_nope;             /* [n, h, d_ckv]: multiplied into the latent's space */
+    const bolide_tensor *q_pe;               /* [n, h, d_kpe]; NULL if head_dim_kpe is 0 */
+    const bolide_tensor *ckv_cache;          /* [p, page_size, d_ckv] */
+    const bolide_tensor *kpe_cache;          /* [p, page_size, d_kpe]; NULL if head_dim_kpe is 0 */
+    const bolide_tensor *kv_indices;         /* [n_indices] i32: page ids, request behind request */
+    const bolide_tensor *block_tables;       /* [b, m] i32: page ids a request; in place of these */
+    const bolide_tensor *custom_mask;        /* [n_mask] bool: q_len * kv_len a request; 1: seen */
+    const bolide_tensor *packed_custom_mask; /* [n_mask_bytes] u8: the same in bits, lowest first,
+                                                each request from a new byte */
+    const bolide_tensor *sinks;              /* [h] f32: a logit that joins each row's sum */
+    double q_scale, ckv_scale, kpe_scale, o_scale; /* default 1; ckv_scale counts as k_scale and as
+                                                      v_scale */
+    const bolide_tensor *q_scale_tensor;           /* [], [1] or [h] f32 */
+    const bolide_tensor *ckv_scale_tensor;         /* [] or [1] f32 */
+    const bolide_tensor *kpe_scale_tensor;         /* [] or [1] f32 */
+    const bolide_tensor *o_scale_tensor;           /* [] or [1] f32 */
+    int64_t return_lse_base_on_e;                  /* default 0 */
+    const bolide_tensor *out;                      /* [n, h, d_ckv] */
+    const bolide_tensor *lse;                      /* [n, h] f32, or NULL */
+    const bolide_workspace *workspace;             /* the plan's */
+    bolide_plan *plan;
+} bolide_batch_mla_run_args;
+
+BOLIDE_API BOLIDE_MUST_USE bolide_status bolide_batch_mla_workspace(
+    const bolide_context *ctx, const bolide_batch_mla_plan_args *args, bolide_sizes *sizes);
+BOLIDE_API BOLIDE_MUST_USE bolide_status bolide_batch_mla_plan(
+    const bolide_context *ctx, const bolide_batch_mla_plan_args *args, bolide_stream stream);
+BOLIDE_API BOLIDE_MUST_USE bolide_status bolide_batch_mla_run(const bolide_context *ctx,
+                                                              const bolide_batch_mla_run_args *args,
+                                                              bolide_stream stream);
 
 /* ---- one request, no plan -------------------------------------------------------------------- */
 
@@ -367,6 +484,7 @@ typedef struct bolide_single_decode_with_kv_cache_args {
     const bolide_tensor *out;                  /* [h_q, d_vo]: the same set of dtypes */
     const bolide_tensor *lse;                  /* [h_q] f32, or NULL */
     const bolide_workspace *workspace;
+    const bolide_variant *variant; /* or NULL */
 } bolide_single_decode_with_kv_cache_args;
 
 BOLIDE_API BOLIDE_MUST_USE bolide_status bolide_single_decode_with_kv_cache(
@@ -399,6 +517,7 @@ typedef struct bolide_single_prefill_with_kv_cache_args {
     const bolide_tensor *out;                  /* [n, h_q, d_vo]: the same set of dtypes */
     const bolide_tensor *lse;                  /* [n, h_q] f32, or NULL */
     const bolide_workspace *workspace;
+    const bolide_variant *variant; /* or NULL */
 } bolide_single_prefill_with_kv_cache_args;
 
 BOLIDE_API BOLIDE_MUST_USE bolide_status bolide_single_prefill_with_kv_cache(

@@ -20,9 +20,10 @@ from .cascade import (
     BatchDecodeWithSharedPrefixPagedKVCacheWrapper, BatchPrefillWithSharedPrefixPagedKVCacheWrapper,
     MultiLevelCascadeAttentionWrapper, merge_state, merge_state_in_place, merge_states)
 from .decode import (
-    BatchDecodeWithPagedKVCacheWrapper, CUDAGraphBatchDecodeWithPagedKVCacheWrapper,
-    fast_decode_plan, single_decode_with_kv_cache)
+    BatchDecodeMlaWithPagedKVCacheWrapper, BatchDecodeWithPagedKVCacheWrapper,
+    CUDAGraphBatchDecodeWithPagedKVCacheWrapper, fast_decode_plan, single_decode_with_kv_cache)
 from .gemm import bmm_bf16, mm_bf16, tgv_gemm_sm100
+from .mla import BatchMLAPagedAttentionWrapper
 from .norm import (
     fused_add_rmsnorm, fused_add_rmsnorm_quant, fused_dit_gate_residual_layernorm_gamma_beta,
     fused_dit_gate_residual_layernorm_scale_shift, fused_dit_residual_layernorm_scale_shift,

@@ -11,6 +11,8 @@ from ._wrappers._memory import _get_range_buf  # noqa: F401  (engines look for i
 from ._wrappers.decode import (  # noqa: F401
     BatchDecodeWithPagedKVCacheWrapper, CUDAGraphBatchDecodeWithPagedKVCacheWrapper,
     fast_decode_plan)
+from ._wrappers.mla import BatchDecodeMlaWithPagedKVCacheWrapper  # noqa: F401
+from .jit.modules import gen_single_decode_module  # noqa: F401
 
 Tensor = Any
 

@@ -158,18 +158,24 @@ static bool nothing_to_write(const bolide__call *call) {
     return outputs > 0;
 }
 
-static bolide_status dispatch(const bolide__call *call) {
+typedef bolide_status (*backend_fn)(const bolide__call *call);
+
+/* The operator on the context's device. A plan is made for a run, so it needs one, too. */
+static bolide_status find_backend(const bolide__call *call, backend_fn *run) {
     const bolide_op *op = call->op;
-    if (call->phase == BOLIDE_PLAN)
-        return op->make_plan(call);
-    if (nothing_to_write(call) || (op->is_empty && op->is_empty(call)))
-        return BOLIDE_OK;
     const bool cuda = call->ctx->device.type == BOLIDE_CUDA;
-    bolide_status (*run)(const bolide__call *) = cuda ? op->cuda : op->cpu;
-    if (!run)
-        return bolide__fail(BOLIDE_UNSUPPORTED, call->entry_name,
-                            "no %s implementation; it runs on %s", cuda ? "CUDA" : "CPU",
-                            cuda ? "the CPU" : "CUDA");
+    *run = cuda ? op->cuda : op->cpu;
+    if (*run)
+        return BOLIDE_OK;
+    return bolide__fail(BOLIDE_UNSUPPORTED, call->entry_name, "no %s implementation; it runs on %s",
+                        cuda ? "CUDA" : "CPU", cuda ? "the CPU" : "CUDA");
+}
+
+static bolide_status dispatch(const bolide__call *call, backend_fn run) {
+    if (call->phase == BOLIDE_PLAN)
+        return call->op->make_plan(call);
+    if (nothing_to_write(call) || (call->op->is_empty && call->op->is_empty(call)))
+        return BOLIDE_OK;
     return run(call);
 }
 
@@ -178,6 +184,7 @@ bolide_status bolide_run(const bolide_op *op, bolide_phase phase, const bolide_c
     bolide__call call;
     full_args full;
     const void *plan;
+    backend_fn run;
     BOLIDE_TRY(begin(&call, op, phase, ctx, stream));
     BOLIDE_TRY(open_args(&call, args, &full));
     BOLIDE_TRY(find_plan(&call, &plan));
@@ -186,10 +193,11 @@ bolide_status bolide_run(const bolide_op *op, bolide_phase phase, const bolide_c
         phase == BOLIDE_PLAN ? op->check_plan : op->check;
     if (check)
         BOLIDE_TRY(check(&call));
+    BOLIDE_TRY(find_backend(&call, &run));
     BOLIDE_TRY(check_workspace(&call));
     if (bolide__log_on(BOLIDE__LOG_CALL))
         bolide__log_call(&call);
-    return dispatch(&call);
+    return dispatch(&call, run);
 }
 
 /* ---- the public generic calls ------------------------------------------------------------- */
@@ -222,16 +230,15 @@ int64_t bolide__dim(const bolide__call *call, const char *name) {
     return slot < 0 ? INT64_MIN : call->dims[slot];
 }
 
-/* Dtype of an output row: its single dtype, or that of the row it is like, or the first of that
- * row's dtypes if that tensor is absent. */
+/* Dtype of an output row: its single dtype, or that of the row it is like. Where that tensor is
+ * absent, what it would have: the dtype of the row that it is like itself, or its first one. */
 static int64_t output_dtype(const bolide__call *call, const bolide_param *rows, int index) {
     const bolide__row *row = &call->program->rows[index];
+    const int64_t set = rows[index].dtypes;
     if (row->like_slot >= 0)
         return call->dims[row->like_slot];
     if (row->like_row < 0)
-        return __builtin_popcountll((unsigned long long)rows[index].dtypes) == 1
-                   ? rows[index].dtypes
-                   : 0;
+        return set & (set - 1) ? 0 : set;
     const bolide_param *like = &rows[row->like_row];
     const char *field = (const char *)call->args + like->offset;
     if (like->kind == BOLIDE_KIND_DTYPE) {
@@ -241,7 +248,9 @@ static int64_t output_dtype(const bolide__call *call, const bolide_param *rows, 
     }
     const bolide_tensor *t;
     memcpy(&t, field, sizeof t);
-    return t ? bolide_dtype_bit(t->dtype) : like->dtypes & -like->dtypes;
+    if (t)
+        return bolide_dtype_bit(t->dtype);
+    return like->like ? output_dtype(call, rows, row->like_row) : like->dtypes & -like->dtypes;
 }
 
 /* The form of an output that the inputs decide: the only one, or the one whose dimensions are all

@@ -57,6 +57,8 @@ typedef struct toy_args {
     double extra;
     const bolide_tensor *out;
     bolide_plan *plan;
+    const bolide_tensor *residual;
+    const bolide_tensor *sum;
 } toy_args;
 
 #define A toy_plan_args
@@ -84,6 +86,8 @@ static const bolide_param toy_rows[] = {
     BOLIDE_F64_ROW(A, extra, NAN, "optional number", .flags = BOLIDE_OPTIONAL),
     BOLIDE_OUT(A, out, "b d | b h d", BOLIDE_LIKE(q), "result", .alias = "q"),
     BOLIDE_PLAN_ROW(A, plan, "the plan"),
+    BOLIDE_IN(A, residual, "b d", BOLIDE_LIKE(q), "addend", .flags = BOLIDE_OPTIONAL),
+    BOLIDE_OUT(A, sum, "b d", BOLIDE_LIKE(residual), "result", .flags = BOLIDE_OPTIONAL),
 };
 #undef A
 
@@ -427,6 +431,20 @@ static void test_output_inference(void) {
           "output of three dimensions");
     check(bolide_op_output(&toy, BOLIDE_RUN, 0, &f.ra, &ndim, shape, &dtype) == BOLIDE_NOT_FOUND,
           "an input is no output");
+    f.ra.q = tensor(&f.q, BOLIDE_F16, SHAPE(3, 4));
+    check(bolide_op_output(&toy, BOLIDE_RUN, 12, &f.ra, &ndim, shape, &dtype) == BOLIDE_OK &&
+              ndim == 2 && dtype == BOLIDE_F16,
+          "like an absent tensor that is like a given one");
+}
+
+/* A backend that is missing is told before a workspace that would be of no use. */
+static void test_no_backend(void) {
+    const bolide_context gpu = {.device = {BOLIDE_CUDA, 0}};
+    fixture f;
+    set_up(&f);
+    f.ws.device_bytes = 0;
+    refused(bolide_op_call(&toy, BOLIDE_PLAN, &gpu, &f.pa, NULL), BOLIDE_UNSUPPORTED, "",
+            "no CUDA implementation; it runs on the CPU");
 }
 
 static void test_dtypes_and_names(void) {
@@ -496,6 +514,7 @@ int main(void) {
     test_interleaved_views();
     test_workspace();
     test_output_inference();
+    test_no_backend();
     test_dtypes_and_names();
     test_problem_text();
     test_context();

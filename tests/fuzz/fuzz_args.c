@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Bytes as arguments of any operator on the CPU: a valid call is spoilt in up to 24 places that the
-// bytes choose, and must give a status or a result, never a crash. What a caller promises is kept:
-// every tensor that passes the checks has the memory that its shape and strides reach, and index
-// tensors hold the values of the valid call.
+// Bytes as arguments of any operator on the CPU: a valid call, with the tensors that an operator
+// must have or with all it can have, is spoilt in up to 24 places that the bytes choose, and must
+// give a status or a result, never a crash. What a caller promises is kept: every tensor that
+// passes the checks has the memory that its shape and strides reach, and index tensors hold the
+// values of the valid call.
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "buffer.h"
 #include "case.h"
+#include "core/check.h"
+#include "core/check_parts.h"
 #include "fuzz.h"
 #include "numeric.h"
 #include "scratch.h"
@@ -56,14 +59,50 @@ static int64_t take_number(input *in) {
 
 /* ---- the valid call ----------------------------------------------------------------------- */
 
-static int prepare(target *t, const bolide_op *op) {
+static int make_case(target *t, const bolide_op *op, const problem *p) {
     char error[DRIVER_ERROR];
-    static problem p;
     bolide_status status;
+    t->c = op->cpu ? driver_case_make(p, 1, error) : NULL;
+    return t->c ? scratch_make(t->c, fuzz_context(), NULL, &t->scratch, &status) : -1;
+}
+
+static bolide_status call_valid(const target *t, bolide_phase phase) {
+    const driver_args *args = &t->c->args[phase];
+    return args->entry ? bolide_op_call(t->c->op, phase, fuzz_context(), args->bytes, NULL)
+                       : BOLIDE_OK;
+}
+
+/* 1 if the problem is a good call. */
+static int is_good(const bolide_op *op, const problem *p) {
+    target t = {.broken = 0};
+    const int good = !make_case(&t, op, p) && call_valid(&t, BOLIDE_PLAN) == BOLIDE_OK &&
+                     call_valid(&t, BOLIDE_RUN) == BOLIDE_OK;
+    scratch_free(&t.scratch, NULL);
+    driver_case_free(t.c);
+    return good;
+}
+
+/* Passes every optional tensor that goes along with those before it. */
+static void pass_optional(problem *p, const bolide_op *op) {
+    for (int phase = 0; phase < 2; phase++) {
+        const bolide__entry *e = phase == BOLIDE_PLAN ? &op->plan : &op->run;
+        for (int32_t i = 0; e->args_size && i < e->row_count; i++) {
+            const int either = case_is_or_tensor(e->rows[i].kind);
+            if (case_is_tensor(e->rows[i].kind) && (either || e->rows[i].flags & BOLIDE_OPTIONAL) &&
+                !problem_get(p, e->rows[i].name) &&
+                !problem_put(p, e->rows[i].name, either ? "tensor" : "given") && !is_good(op, p))
+                p->count--;
+        }
+    }
+}
+
+static int prepare(target *t, const bolide_op *op, int full) {
+    static problem p;
     p.count = 0;
     memcpy(p.op, op->name, strlen(op->name) + 1);
-    t->c = op->cpu ? driver_case_make(&p, 1, error) : NULL;
-    if (!t->c || scratch_make(t->c, fuzz_context(), NULL, &t->scratch, &status))
+    if (full && op->cpu)
+        pass_optional(&p, op);
+    if (make_case(t, op, &p))
         return -1;
     for (int32_t i = 0; i < t->c->tensor_count; i++) {
         const driver_tensor *tensor = &t->c->tensor[i];
@@ -183,6 +222,34 @@ static void keep_promise(const target *t, view *views) {
     }
 }
 
+/* The quick pass over the rows says nothing or what the full checks say, and binds the same. */
+static void compare_checks(const bolide_op *op, bolide_phase phase, const unsigned char *args) {
+    const bolide__program *p = bolide__program_of(op, phase);
+    const bolide_args_head *head = (const bolide_args_head *)args;
+    const bolide__entry *e = phase == BOLIDE_PLAN ? &op->plan : &op->run;
+    bolide__seen all[BOLIDE__MAX_ROWS];
+    bolide__call quick = {.op = op,
+                          .phase = phase,
+                          .ctx = fuzz_context(),
+                          .args = args,
+                          .entry_name = p->entry_name,
+                          .program = p};
+    bolide__call full = quick;
+    const void *plan = NULL;
+    if (phase == BOLIDE_RUN && op->plan.args_size)
+        memcpy(&plan, args + e->rows[p->plan_row].offset, sizeof plan);
+    if (head->size != e->args_size || (phase == BOLIDE_RUN && op->plan.args_size && !plan))
+        return;
+    const int count = bolide__check_usual(&quick, plan, all);
+    if (count < 0)
+        return;
+    if (bolide__check_overlaps(&quick, all, count) != bolide__check_every_row(&full, plan, 0))
+        abort();
+    for (int i = 0; i < p->name_count; i++)
+        if (quick.dims[i] != full.dims[i])
+            abort();
+}
+
 /* ---- a call ------------------------------------------------------------------------------- */
 
 static void make_views(const target *t, view *views) {
@@ -235,26 +302,27 @@ static void call_spoilt(target *t, input *in, bolide_phase phase) {
             args[take(in) % 8] ^= take(in); /* the head */
     }
     keep_promise(t, views);
+    compare_checks(t->c->op, phase, args);
     if (bolide_op_call(t->c->op, phase, fuzz_context(), args, NULL) != BOLIDE_OK &&
         !bolide_last_error()->message[0])
         abort();
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    static target targets[OPERATORS];
+    static target targets[OPERATORS][2];
     input in = {data, size};
-    const int64_t index = take(&in) % bolide_op_count();
-    target *t = &targets[index];
+    const int64_t which = take(&in), index = which % bolide_op_count();
+    const int full = (int)(which / bolide_op_count() % 2);
+    target *t = &targets[index][full];
     if (!t->c && !t->broken)
-        t->broken = prepare(t, bolide_op_at(index)) != 0;
+        t->broken = prepare(t, bolide_op_at(index), full) != 0;
     if (t->broken)
         return 0;
     if (t->c->args[BOLIDE_PLAN].entry) {
         /* A run needs a plan; every other input spoils the plan instead. */
         if (take(&in) % 2)
             call_spoilt(t, &in, BOLIDE_PLAN);
-        if (bolide_op_call(t->c->op, BOLIDE_PLAN, fuzz_context(), t->c->args[BOLIDE_PLAN].bytes,
-                           NULL) != BOLIDE_OK)
+        if (call_valid(t, BOLIDE_PLAN) != BOLIDE_OK)
             return 0;
     }
     call_spoilt(t, &in, BOLIDE_RUN);

@@ -169,6 +169,8 @@ static const char *const batch_prefill_ragged_cases[] = {
     "batch_prefill_ragged x=f32 d=80 h_q=6 h_kv=1 causal=1 window_left=30 sinks=given lse=given",
     "batch_prefill_ragged x=f32 custom_mask=given lse=given",
     "batch_prefill_ragged x=f32 causal=1 token_pos_in_items_ptr=given lse=given max=300",
+    "batch_prefill_ragged x=f32 token_pos_in_items_ptr=given max_item_len_ptr=given causal=1 "
+    "max=99",
     "batch_prefill_ragged x=f32 fixed_split_size=64,100 causal=1 max=500",
     "batch_prefill_ragged x=bf16 q.pad=64 k.pad=64 v.pad=32 causal=1", /* a fused projection */
     /* enough tiles of 128 rows for the kernel of Hopper */
@@ -216,6 +218,39 @@ static const char *const batch_attention_cases[] = {
     "batch_attention b=0",
 };
 BOLIDE_TEST(batch_attention, batch_attention_cases);
+
+static const char *const batch_mla_cases[] = {
+    "batch_mla x=f16,bf16,f32 causal=0,1 lse=given",
+    "batch_mla x=f16 kv_data_type=f8_e4m3fn,f8_e5m2 ckv_scale=0.5 kpe_scale=2 lse=given",
+    "batch_mla x=f8_e4m3fn lse=given o_data_type=f16,f8_e4m3fn o_scale=0.1",
+    "batch_mla ckv=512 kpe=64,0 x=bf16 h=16,128 b=2 q_len=1 lse=given sm_scale=0.0721687836",
+    "batch_mla ckv=256 kpe=64 x=f16 h=1,5,8,9,64 b=2 q_len=2 causal=1 lse=given",
+    "batch_mla ckv=16,48 kpe=8,24 x=f32 h=3 lse=given",
+    "batch_mla len=0:1:7:64:65:300 page=1,3,16,64 x=f16 causal=1 lse=given q_len=0:1:2:1:65:3",
+    "batch_mla len=3:2:0:70 q_len=5:2:4:90 x=f32 causal=0,1 lse=given", /* q > k */
+    "batch_mla b=1 len=3000 q_len=1 x=f32 h=16 lse=given",              /* split */
+    "batch_mla b=1 len=3000 q_len=1 x=f32 h=16 fixed_split_size=7,64 page=16 lse=given",
+    "batch_mla b=1 len=3000 q_len=1 x=f32 h=16 disable_split_kv=1 lse=given",
+    "batch_mla block_tables=given x=f16 causal=1 lse=given",
+    "batch_mla x=f32 q_scale=0.5 ckv_scale=2 kpe_scale=3 o_scale=4 lse=given",
+    "batch_mla x=f32 q_scale=tensor ckv_scale=tensor kpe_scale=tensor o_scale=tensor lse=given",
+    "batch_mla x=f32 ckv_scale=0 lse=given",
+    "batch_mla x=f32 custom_mask=given lse=given q_len=5",
+    "batch_mla x=f32 packed_custom_mask=given lse=given q_len=7 logits_soft_cap=3",
+    "batch_mla x=f32 sinks=given lse=given causal=1 window_left=-1,9",
+    "batch_mla x=bf16 causal=1 lse=given return_lse_base_on_e=1",
+    "batch_mla x=f16 q_nope.pad=8 q_pe.pad=16 ckv_cache.pad=64 kpe_cache.pad=512 out.pad=5",
+    "batch_mla b=0",
+    "batch_mla len=5:6 q_len=0:0 x=f16",
+    "batch_mla ckv=24 expect=unsupported:head_dim_ckv",
+    "batch_mla ckv=592 kpe=0 expect=unsupported:head_dim_ckv",
+    "batch_mla kpe=12 expect=unsupported:head_dim_kpe",
+    "batch_mla ckv=512 kpe=72 expect=unsupported:head_dim_kpe",
+    "batch_mla kpe_scale=tensor kpe_scale.shape=3 expect=invalid_argument:kpe_scale",
+    "batch_mla x=f16 q_pe.dtype=bf16 expect=invalid_argument:q_pe",
+    "batch_mla kpe=0 q_pe=given q_pe.shape=9:4:8 expect=invalid_argument:q_pe",
+};
+BOLIDE_TEST(batch_mla, batch_mla_cases);
 
 static const char *const single_decode_cases[] = {
     "single_decode_with_kv_cache x=f16,bf16,f32 kv_layout=NHD,HND lse=given",

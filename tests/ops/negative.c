@@ -2,7 +2,8 @@
 //
 // Tests that follow from the rows of an operator. Its args struct is covered by them, byte by
 // byte; and a valid call, spoilt in one field at a time, is refused with the right status and a
-// message that names that argument, before a single byte is written.
+// message that names that argument, before a single byte is written. Numbers are set to extremes as
+// well, where any status will do.
 
 #include <math.h>
 #include <stdio.h>
@@ -44,15 +45,33 @@ static void check_coverage(unit *u, const bolide_op *op, const bolide__entry *e)
 
 /* ---- one spoilt call ------------------------------------------------------------------------ */
 
-void spoil_expect(spoil *s, bolide_status status, const char *arg, const char *what) {
+/* Calls with poisoned outputs. A refused call may have written nothing, another one no byte beside
+ * its outputs and its scratch. */
+static bolide_status call_watched(spoil *s, const char *arg, const char *what) {
+    const char *entry = s->c->args[s->phase].entry->program->entry_name;
     char why[256];
     case_poison(s->c, 0xff);
     if (case_snapshot(s->c)) {
         unit_fail(s->u, __FILE__, __LINE__, "out of memory");
-        return;
+        return BOLIDE_OUT_OF_MEMORY;
     }
     const bolide_status got =
         bolide_op_call(s->c->op, s->phase, NULL, s->c->args[s->phase].bytes, NULL);
+    for (int32_t i = 0; i < s->c->tensor_count; i++) {
+        const driver_tensor *t = &s->c->tensor[i];
+        if (t->present && t->alias < 0 && got != BOLIDE_OK)
+            UNIT_EXPECT(s->u, !memcmp(t->host, t->before + BUFFER_GUARD, (size_t)t->bytes),
+                        "%s: %s: %s: %s was written", entry, arg, what, t->name);
+    }
+    UNIT_EXPECT(s->u,
+                got != BOLIDE_OK || (!case_untouched(s->c, why, sizeof why) &&
+                                     !scratch_intact(s->scratch, NULL, why, sizeof why)),
+                "%s: %s: %s: %s", entry, arg, what, why);
+    return got;
+}
+
+void spoil_expect(spoil *s, bolide_status status, const char *arg, const char *what) {
+    const bolide_status got = call_watched(s, arg, what);
     const bolide_error *e = bolide_last_error();
     const char *entry = s->c->args[s->phase].entry->program->entry_name;
     UNIT_EXPECT(s->u, got == status, "%s: %s: %s: expected %s; got %s (%s)", entry, arg, what,
@@ -61,14 +80,6 @@ void spoil_expect(spoil *s, bolide_status status, const char *arg, const char *w
     if (got != BOLIDE_OK && got == status)
         UNIT_EXPECT(s->u, spoil_names(s, arg, e->arg), "%s: %s: %s: the message names %s: %s",
                     entry, arg, what, e->arg, e->message);
-    for (int32_t i = 0; i < s->c->tensor_count; i++) {
-        const driver_tensor *t = &s->c->tensor[i];
-        if (t->present && t->alias < 0 && got != BOLIDE_OK)
-            UNIT_EXPECT(s->u, !memcmp(t->host, t->before + BUFFER_GUARD, (size_t)t->bytes),
-                        "%s: %s: %s: %s was written", entry, arg, what, t->name);
-    }
-    UNIT_EXPECT(s->u, got != BOLIDE_OK || !case_untouched(s->c, why, sizeof why), "%s: %s", entry,
-                why);
 }
 
 /* ---- numbers and handles -------------------------------------------------------------------- */
@@ -84,6 +95,57 @@ static void spoil_number(spoil *s, const bolide_param *row, const void *value, c
 
 static void spoil_integer(spoil *s, const bolide_param *row, int64_t value, const char *what) {
     spoil_number(s, row, &value, what);
+}
+
+/* A number that may be good or bad: the query and the call give any status. */
+static void spoil_freely(spoil *s, const bolide_param *row, const void *value, const char *what) {
+    const bolide_phase first = s->c->args[BOLIDE_PLAN].entry ? BOLIDE_PLAN : BOLIDE_RUN;
+    unsigned char kept[8];
+    unsigned char *field = s->c->args[s->phase].bytes + case_number_offset(row);
+    bolide_sizes sizes;
+    memcpy(kept, field, sizeof kept);
+    memcpy(field, value, sizeof kept);
+    if (s->phase == first &&
+        bolide_op_workspace(s->c->op, NULL, s->c->args[first].bytes, &sizes) == BOLIDE_OK)
+        UNIT_EXPECT(s->u,
+                    sizes.device_bytes >= 0 && sizes.device_int_bytes >= 0 &&
+                        sizes.pinned_bytes >= 0 && sizes.plan_bytes >= 0,
+                    "%s: %s: %s: a workspace of less than 0 bytes", s->c->op->name, row->name,
+                    what);
+    if (call_watched(s, row->name, what) == BOLIDE_OK)
+        case_restore(s->c);
+    memcpy(field, kept, sizeof kept);
+}
+
+static void spoil_with_integers(spoil *s, const bolide_param *row) {
+    static const int64_t values[] = {INT64_MAX,
+                                     INT64_MIN + 1,
+                                     (int64_t)1 << 62,
+                                     (int64_t)1 << 32,
+                                     INT32_MAX,
+                                     INT32_MIN,
+                                     (int64_t)1 << 20,
+                                     129,
+                                     3,
+                                     2,
+                                     1,
+                                     0,
+                                     -1,
+                                     -2};
+    for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {
+        char what[32];
+        (void)snprintf(what, sizeof what, "%lld", (long long)values[i]);
+        spoil_freely(s, row, &values[i], what);
+    }
+}
+
+static void spoil_with_numbers(spoil *s, const bolide_param *row) {
+    static const double values[] = {INFINITY, -INFINITY, 0.0, -1.0, 1e300, -1e300, 5e-324, 1e-30};
+    for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {
+        char what[32];
+        (void)snprintf(what, sizeof what, "%g", values[i]);
+        spoil_freely(s, row, &values[i], what);
+    }
 }
 
 static int64_t choices(const char *names) {
@@ -178,10 +240,14 @@ static void spoil_tuple(spoil *s, const bolide_param *row) {
 static void spoil_row(spoil *s, const bolide_param *row) {
     switch (row->kind) {
     case BOLIDE_KIND_F64:
+        spoil_with_numbers(s, row);
+        spoil_scalar(s, row);
+        break;
     case BOLIDE_KIND_I64:
     case BOLIDE_KIND_BOOL:
     case BOLIDE_KIND_ENUM:
     case BOLIDE_KIND_DTYPE:
+        spoil_with_integers(s, row);
         spoil_scalar(s, row);
         break;
     case BOLIDE_KIND_PLAN:
@@ -197,8 +263,14 @@ static void spoil_row(spoil *s, const bolide_param *row) {
     case BOLIDE_KIND_IN:
     case BOLIDE_KIND_OUT:
     case BOLIDE_KIND_INOUT:
+        spoil_tensor(s, row);
+        break;
     case BOLIDE_KIND_F64_OR_TENSOR:
+        spoil_with_numbers(s, row);
+        spoil_tensor(s, row);
+        break;
     case BOLIDE_KIND_I64_OR_TENSOR:
+        spoil_with_integers(s, row);
         spoil_tensor(s, row);
         break;
     case BOLIDE_KIND_VARIANT:
@@ -280,6 +352,7 @@ void op_test_derived(unit *u, const bolide_op *op) {
         return;
     }
     spoil_case(u, c);
+    op_test_optional(u, c);
     op_test_views(u, c);
     driver_case_free(c);
 }

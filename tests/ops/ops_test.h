@@ -12,7 +12,7 @@
 //     BOLIDE_TEST(rmsnorm, rmsnorm_cases);
 //
 // Negative tests of every row, strided views, sharing where rows allow it, and that rows cover the
-// args structs are derived (negative.c, views.c).
+// args structs are derived (negative.c, optional.c, views.c).
 // What no problem string can say is a function:
 //
 //     static void merge_is_associative(unit *u) {
@@ -62,9 +62,11 @@ uint64_t unit_seed(const unit *u);
             unit_fail(u, __FILE__, __LINE__, __VA_ARGS__);                                         \
     } while (0)
 
-/* Tests derived from the rows of every operator, one call an operator: negative.c, and of the views
- * that rows allow, from a valid case, views.c. */
+/* Tests derived from the rows of every operator, one call an operator: negative.c; and from its
+ * default case, of tensors that it leaves out, optional.c, and of views that rows allow, views.c.
+ */
 void op_test_derived(unit *u, const bolide_op *op);
+void op_test_optional(unit *u, const driver_case *usual);
 void op_test_views(unit *u, const driver_case *c);
 
 #endif

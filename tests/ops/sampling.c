@@ -31,11 +31,13 @@ static const char *const sampling_from_probs_cases[] = {
     "sampling_from_probs n=0,1,7 v=1,2,15,16,17,100,1025 valid=given",
     "sampling_from_probs v=5000 n=40 kind=mixed peak=1,4 valid=given",
     "sampling_from_probs v=128256 n=2 peak=0,1,3,8 indices=i64 b=5",
+    "sampling_from_probs v=300 n=9 seed.dtype=i64,u64 offset.dtype=u64",
     "sampling_from_probs v=70 n=7 kind=onehot,inf,raw",
 };
 BOLIDE_TEST(sampling_from_probs, sampling_from_probs_cases);
 
 static const char *const top_k_sampling_from_probs_cases[] = {
+    "top_k_sampling_from_probs v=300 n=9 seed.dtype=i64,u64 offset.dtype=u64 indices=i32,i64 b=4",
     "top_k_sampling_from_probs n=0,1,7 v=1,2,17,100,1025 top_k=0,1,2,16,1000",
     "top_k_sampling_from_probs v=5000 n=40 kind=mixed top_k.dtype=i32,i64 valid=given",
     "top_k_sampling_from_probs v=32000 n=8 kind=onehot top_k=1073741824",
@@ -45,6 +47,7 @@ static const char *const top_k_sampling_from_probs_cases[] = {
 BOLIDE_TEST(top_k_sampling_from_probs, top_k_sampling_from_probs_cases);
 
 static const char *const min_p_sampling_from_probs_cases[] = {
+    "min_p_sampling_from_probs v=300 n=9 seed.dtype=i64,u64 offset.dtype=u64 indices=i32,i64 b=4",
     "min_p_sampling_from_probs n=0,1,7 v=1,2,17,100,1025 min_p=0,0.1,1",
     "min_p_sampling_from_probs v=5000 n=40 kind=mixed min_p=tensor valid=given",
     "min_p_sampling_from_probs v=128256 n=1 peak=0,1,3 min_p=-1,0.02,0.5,3",
@@ -52,6 +55,8 @@ static const char *const min_p_sampling_from_probs_cases[] = {
 BOLIDE_TEST(min_p_sampling_from_probs, min_p_sampling_from_probs_cases);
 
 static const char *const top_k_top_p_sampling_from_probs_cases[] = {
+    "top_k_top_p_sampling_from_probs v=300 n=9 seed.dtype=i64,u64 offset.dtype=u64 indices=i64 "
+    "b=4",
     "top_k_top_p_sampling_from_probs n=0,1,7 v=1,17,100,1025 filter_apply_order=top_k_first,joint",
     "top_k_top_p_sampling_from_probs v=5000 n=70 kind=mixed top_k=tensor top_p=tensor "
     "filter_apply_order=top_k_first,joint valid=given",
@@ -62,6 +67,8 @@ static const char *const top_k_top_p_sampling_from_probs_cases[] = {
 BOLIDE_TEST(top_k_top_p_sampling_from_probs, top_k_top_p_sampling_from_probs_cases);
 
 static const char *const top_k_top_p_sampling_from_logits_cases[] = {
+    "top_k_top_p_sampling_from_logits v=300 n=9 seed.dtype=i64,u64 offset.dtype=u64 indices=i64 "
+    "b=4",
     "top_k_top_p_sampling_from_logits n=0,1,7 v=1,17,100,1025 logits=f16,bf16,f32 "
     "filter_apply_order=top_k_first,joint",
     "top_k_top_p_sampling_from_logits v=5000 n=70 kind=mixed top_k=tensor top_p=tensor "
@@ -74,6 +81,7 @@ BOLIDE_TEST(top_k_top_p_sampling_from_logits, top_k_top_p_sampling_from_logits_c
 
 static const char *const sampling_from_logits_cases[] = {
     "sampling_from_logits n=0,1,7 v=1,2,15,16,17,63,64,65,100,1025 logits=f16,bf16,f32",
+    "sampling_from_logits v=300 n=9 seed.dtype=i64,u64 offset.dtype=u64",
     "sampling_from_logits v=5000 n=40 kind=mixed peak=1,4 indices=i64 b=50 outside=2",
     "sampling_from_logits v=128256 n=2 peak=0,1,5 logits=bf16,f32",
     "sampling_from_logits v=100 n=50 kind=onehot,inf offset.dtype=i64",

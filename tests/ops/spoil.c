@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "case.h"
+#include "core/tensor.h"
 #include "dims.h"
 #include "numeric.h"
 
@@ -129,6 +130,13 @@ static void spoil_strides(spoil *s, const driver_tensor *t) {
         x.strides[last] = 2;
         expect_with(s, t, &x.view, t->name, "a strided last dimension");
     }
+    if (t->shape[0] > 1) {
+        copy(&x, t);
+        x.strides[0] = INT64_MIN;
+        expect_with(s, t, &x.view, t->name, "a stride of -2^63");
+        x.strides[0] = INT64_MAX / 2;
+        expect_with(s, t, &x.view, t->name, "a stride of 2^62");
+    }
     if (t->ndim < 2 || t->shape[0] < 2)
         return;
     if (flags & BOLIDE_DENSE) {
@@ -238,6 +246,20 @@ static names names_in(const char *word, int32_t length) {
     return result;
 }
 
+/* A size that no memory has, where the tensor itself or one of the others must be refused. */
+static void spoil_size(spoil *s, const driver_tensor *t, int32_t i, const char *others) {
+    char arg[600];
+    changed x;
+    (void)snprintf(arg, sizeof arg, "%s%s%s", others, others[0] ? "|" : "", t->name);
+    copy(&x, t);
+    x.shape[i] = INT64_MAX;
+    if (t->elems > 0)
+        expect_with(s, t, &x.view, arg, "a size of 2^63 - 1");
+    x.shape[i] = (int64_t)1 << 40;
+    if (t->elems > 0 && others[0])
+        expect_with(s, t, &x.view, arg, "a size of 2^40");
+}
+
 static void spoil_shape(spoil *s, const driver_tensor *t) {
     dims_row row;
     dims_parse(t->row->dims, &row);
@@ -246,10 +268,11 @@ static void spoil_shape(spoil *s, const driver_tensor *t) {
         changed x;
         char arg[512];
         const char *word = form->word[i];
-        if (form->length[i] == 1 && *word == '_')
-            continue;
         const names wanted = names_in(word, form->length[i]);
         others(s, t, &wanted, arg, sizeof arg);
+        spoil_size(s, t, i, arg);
+        if (form->length[i] == 1 && *word == '_')
+            continue;
         if (wanted.count && !arg[0])
             continue;
         const size_t used = strlen(arg);
@@ -287,6 +310,29 @@ static void spoil_absence(spoil *s, const driver_tensor *t) {
     memcpy(field, kept, sizeof kept);
 }
 
+/* An output that begins within another tensor. Two dense ranges that meet are always refused; what
+ * lies behind that tensor may be met as well, so any output may be named. */
+static void spoil_overlap(spoil *s, const driver_tensor *t) {
+    char outputs[512] = "";
+    for (int32_t i = 0; i < s->c->tensor_count; i++) {
+        const size_t used = strlen(outputs);
+        if (case_is_written(&s->c->tensor[i]))
+            (void)snprintf(outputs + used, sizeof outputs - used, "%s%s", used ? "|" : "",
+                           s->c->tensor[i].name);
+    }
+    for (int32_t i = 0; case_is_written(t) && i < s->c->tensor_count; i++) {
+        const driver_tensor *o = &s->c->tensor[i];
+        changed x;
+        copy(&x, t);
+        x.view.data = (char *)bolide__data(&o->view) + 16;
+        x.view.byte_offset = 0;
+        if (o != t && o->present && o->phase == s->phase && bolide__is_contiguous(&t->view) &&
+            bolide__is_contiguous(&o->view) && numeric_bytes(o->dtype, o->elems) > 16 &&
+            t->elems > 0)
+            expect_with(s, t, &x.view, outputs, "memory within another tensor");
+    }
+}
+
 void spoil_tensor(spoil *s, const bolide_param *row) {
     const driver_tensor *t = driver_tensor_of(s->c, s->phase, row->name);
     if (!t)
@@ -297,4 +343,5 @@ void spoil_tensor(spoil *s, const bolide_param *row) {
     spoil_memory(s, t);
     spoil_strides(s, t);
     spoil_shape(s, t);
+    spoil_overlap(s, t);
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Tests that follow from what rows allow: every tensor of a valid call, in turn, as a padded view,
-// with every second element of a vector, at an odd offset, and in the memory of the tensor that its
-// row says it may share. Each gives the right result, or is refused by name.
+// with every second element of a vector, from its last row to its first, at an odd offset, and in
+// the memory of the tensor that its row says it may share. Each gives the right result, or is
+// refused by name.
 
 #include <stdio.h>
 #include <string.h>
@@ -56,6 +57,11 @@ void op_test_views(unit *u, const driver_case *c) {
             expect_view(u, c->op, t->name, ".pad", "5");
         if (t->ndim == 1 && t->elems > 1)
             expect_view(u, c->op, t->name, ".stride0", "2");
+        if (t->ndim > 0 && t->shape[0] > 1) {
+            char back[24];
+            (void)snprintf(back, sizeof back, "%lld", -(long long)t->strides[0]);
+            expect_view(u, c->op, t->name, ".stride0", back);
+        }
         if (!(t->row->flags & BOLIDE_ALIGN16))
             expect_view(u, c->op, t->name, ".offset", "1");
         else

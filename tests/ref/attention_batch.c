@@ -45,8 +45,10 @@ static int64_t query_dtype(const ref_call *c) {
     return x && !ref_key_text(c, "q_data_type") ? bolide_dtype_parse(x) : ref_i64(c, "q_data_type");
 }
 
-static void scale_dims(ref_call *c, int64_t h_q, int64_t h_kv) {
+void attention_scale_dims(ref_call *c, int64_t h_q, int64_t h_kv) {
     ref_set_shape(c, "q_scale", 1, (const int64_t[]){h_q});
+    ref_set_shape(c, "ckv_scale", 1, (const int64_t[]){1});
+    ref_set_shape(c, "kpe_scale", 1, (const int64_t[]){1});
     ref_set_shape(c, "k_scale", 1, (const int64_t[]){h_kv});
     ref_set_shape(c, "v_scale", 1, (const int64_t[]){h_kv});
     ref_set_shape(c, "o_scale", 1, (const int64_t[]){1});
@@ -59,19 +61,13 @@ void attention_head_dims(ref_call *c) {
     ref_set_dim(c, "h_kv", ref_key(c, "h_kv", 2));
     ref_set_dim(c, "d_qk", ref_key(c, "d_qk", d));
     ref_set_dim(c, "d_vo", ref_key(c, "d_vo", ref_key(c, "d_qk", d)));
-    scale_dims(c, ref_dim(c, "h_q"), ref_dim(c, "h_kv"));
+    attention_scale_dims(c, ref_dim(c, "h_q"), ref_dim(c, "h_kv"));
 }
 
-/* Heads, sizes, dtypes, masks and scales: the same for all planned operators. */
-void attention_common_dims(ref_call *c, batch *t, const char *d_qk, const char *k, const char *v) {
+/* Dtypes of keys, values and out, masks and rows. */
+void attention_typed_dims(ref_call *c, batch *t, const char *k, const char *v) {
     const int64_t dtype = query_dtype(c);
     const int narrow = dtype == BOLIDE_F8_E4M3FN || dtype == BOLIDE_F8_E5M2;
-    attention_head_dims(c);
-    ref_set_i64(c, "num_qo_heads", ref_dim(c, "h_q"));
-    ref_set_i64(c, "num_kv_heads", ref_dim(c, "h_kv"));
-    ref_set_i64(c, d_qk, ref_dim(c, "d_qk"));
-    if (ref_dim(c, "d_vo") != ref_dim(c, "d_qk"))
-        ref_set_i64(c, "head_dim_vo", ref_dim(c, "d_vo"));
     if (ref_i64(c, "kv_data_type") == BOLIDE_NO_INT) {
         ref_set_dtype(c, k, dtype);
         ref_set_dtype(c, v, dtype);
@@ -84,6 +80,17 @@ void attention_common_dims(ref_call *c, batch *t, const char *d_qk, const char *
     ref_fix_dim(c, "n", t->q_start[t->b]);
     ref_fix_dim(c, "n_mask", t->mask_elem[t->b]);
     ref_fix_dim(c, "n_mask_bytes", t->mask_byte[t->b]);
+}
+
+/* Those, heads and sizes: the same for all planned operators but MLA. */
+void attention_common_dims(ref_call *c, batch *t, const char *d_qk, const char *k, const char *v) {
+    attention_head_dims(c);
+    ref_set_i64(c, "num_qo_heads", ref_dim(c, "h_q"));
+    ref_set_i64(c, "num_kv_heads", ref_dim(c, "h_kv"));
+    ref_set_i64(c, d_qk, ref_dim(c, "d_qk"));
+    if (ref_dim(c, "d_vo") != ref_dim(c, "d_qk"))
+        ref_set_i64(c, "head_dim_vo", ref_dim(c, "d_vo"));
+    attention_typed_dims(c, t, k, v);
 }
 
 /* Lists or block tables, last_page_len or seq_lens. */
@@ -143,8 +150,9 @@ void attention_fill_mask(ref_call *c, const batch *t) {
 
 /* Scales between 1/2 and 3/2. */
 void attention_fill_scales(ref_call *c) {
-    static const char *const names[] = {"q_scale", "k_scale", "v_scale", "o_scale"};
-    for (int k = 0; k < 4; k++) {
+    static const char *const names[] = {"q_scale", "k_scale",   "v_scale",
+                                        "o_scale", "ckv_scale", "kpe_scale"};
+    for (int k = 0; k < 6; k++) {
         ref_tensor *x = ref_values(c, names[k]);
         for (int64_t i = 0; x && i < x->elems; i++)
             x->f64[i] = 0.5 + ref_uniform(c, 30 + (uint64_t)k, (uint64_t)i);
@@ -179,6 +187,8 @@ static unsigned char *no_marks(const ref_tensor *x, int64_t d) {
 /* First element of a head's row on a page. */
 int64_t attention_page_offset(const ref_call *c, const ref_tensor *x, int64_t page, int64_t slot,
                               int64_t head) {
+    if (x->ndim == 3) /* one head for all */
+        return (page * x->shape[1] + slot) * x->shape[2];
     const int64_t a = x->shape[1], b = x->shape[2], d = x->shape[3];
     const int hnd = ref_is(c, "kv_layout", "HND");
     return ((page * a + (hnd ? head : slot)) * b + (hnd ? slot : head)) * d;
@@ -187,9 +197,9 @@ int64_t attention_page_offset(const ref_call *c, const ref_tensor *x, int64_t pa
 /* NaN where no request has a key. */
 static void fill_pages(ref_call *c, const batch *t, const char *name, const int64_t *order) {
     ref_tensor *x = ref_values(c, name);
-    if (!x || x->ndim != 4 || !x->elems)
+    if (!x || (x->ndim != 4 && x->ndim != 3) || !x->elems)
         return;
-    const int64_t heads = ref_dim(c, "h_kv"), d = x->shape[3];
+    const int64_t heads = x->ndim == 3 ? 1 : ref_dim(c, "h_kv"), d = x->shape[x->ndim - 1];
     unsigned char *marked = no_marks(x, d);
     for (int64_t r = 0; marked && r < t->b; r++) {
         for (int64_t j = 0; j < t->kv_len[r] * heads; j++) {
@@ -224,10 +234,9 @@ void attention_fill_paged(ref_call *c, const batch *t, const char *indptr,
         }
     }
     attention_write_i64(c, indptr, t->b, t->pages);
-    if (order) {
-        fill_pages(c, t, "k_cache", order);
-        fill_pages(c, t, "v_cache", order);
-    }
+    static const char *const caches[] = {"k_cache", "v_cache", "ckv_cache", "kpe_cache"};
+    for (int k = 0; order && k < 4; k++)
+        fill_pages(c, t, caches[k], order);
     free(order);
 }
 

@@ -26,6 +26,8 @@ void attention_draw_lengths(ref_call *c, batch *t);
 void attention_draw_queries(ref_call *c, batch *t);
 void attention_add_up(batch *t);
 void attention_head_dims(ref_call *c);
+void attention_scale_dims(ref_call *c, int64_t h_q, int64_t h_kv);
+void attention_typed_dims(ref_call *c, batch *t, const char *k, const char *v);
 void attention_common_dims(ref_call *c, batch *t, const char *d_qk, const char *k, const char *v);
 void attention_paged_dims(ref_call *c, batch *t, const char *indptr, const char *indices,
                           const char *last_page_len);

@@ -15,13 +15,17 @@
 
 #include "cpu/microkernel.h"
 
-/* Where the key and value of one position lie, as first elements of k->f64 and v->f64. */
+/* Where the key and value of one position lie, as first elements of k->f64 and v->f64, and of
+ * k_tail->f64 where a key is in two tensors. */
 typedef struct place {
-    int64_t k, v;
+    int64_t k, v, tail;
 } place;
 
 typedef struct view {
     const ref_tensor *q, *k, *v;
+    const ref_tensor *q_tail, *k_tail; /* or NULL: q and k have all columns */
+    const char *k_scale, *v_scale;     /* names */
+    int latent;                        /* MLA, which has no positions inside the kernel */
     int64_t h_q, h_kv, d_qk, d_vo;
     place (*at)(const ref_call *c, const batch *t, int64_t r, int64_t j, int64_t head);
 } view;
@@ -41,11 +45,16 @@ static double slope(int64_t head, int64_t heads) {
                     : exp2(-4.0 * (double)(2 * (head - n) + 1) / (double)n);
 }
 
+static int is_encoded(const ref_call *c, const view *w, const char *mode) {
+    return !w->latent && ref_is(c, "pos_encoding_mode", mode);
+}
+
 /* x . y, each turned to its position where there is rotary embedding. */
-static double product(const ref_call *c, const double *x, const double *y, int64_t d,
+static double product(const ref_call *c, const view *w, const double *x, const double *y,
                       int64_t x_position, int64_t y_position) {
+    const int64_t d = w->d_qk;
     double sum = 0;
-    if (!ref_is(c, "pos_encoding_mode", "ROPE_LLAMA")) {
+    if (!is_encoded(c, w, "ROPE_LLAMA")) {
         for (int64_t i = 0; i < d; i++)
             sum += x[i] * y[i];
         return sum;
@@ -88,13 +97,23 @@ static int sees(const ref_call *c, const batch *t, int64_t r, int64_t i, int64_t
     return !t->causal || (j <= position && in_item(c, t, r, position, j));
 }
 
+/* Of the part of a key that is in a tensor of its own. */
+static double tail_product(const ref_call *c, const view *w, int64_t row, int64_t at) {
+    const int64_t d = w->k_tail->shape[w->k_tail->ndim - 1];
+    double sum = 0;
+    for (int64_t i = 0; i < d; i++)
+        sum += w->q_tail->f64[row * d + i] * w->k_tail->f64[at + i];
+    return sum * ref_number(c, "kpe_scale", 0, 1);
+}
+
 static void attend(const ref_call *c, const batch *t, const view *w, int64_t r, int64_t i,
                    int64_t h) {
     const int64_t len = t->kv_len[r], group = w->h_q / w->h_kv, kv_head = h / group;
     const int64_t position = len - t->q_len[r] + i, row = (t->q_start[r] + i) * w->h_q + h;
     const double cap = number(c, "logits_soft_cap", 0); /* the run's, else the plan's */
-    const double scale = number(c, "sm_scale", 1 / sqrt((double)w->d_qk)) *
-                         ref_number(c, "q_scale", h, 1) * ref_number(c, "k_scale", kv_head, 1);
+    const double q_scale =
+        number(c, "sm_scale", 1 / sqrt((double)w->d_qk)) * ref_number(c, "q_scale", h, 1);
+    const double scale = q_scale * ref_number(c, w->k_scale, kv_head, 1);
     const ref_tensor *sinks = ref_in(c, "sinks");
     ref_tensor *out = ref_out(c, "out"), *lse = ref_out(c, "lse");
     double *logits = malloc((size_t)(len + 1) * sizeof *logits);
@@ -104,9 +123,11 @@ static void attend(const ref_call *c, const batch *t, const view *w, int64_t r, 
         const double *key = w->k->f64 + w->at(c, t, r, j, kv_head).k;
         double s = -INFINITY;
         if (sees(c, t, r, i, j)) {
-            s = scale * product(c, w->q->f64 + row * w->d_qk, key, w->d_qk, position, j);
+            s = scale * product(c, w, w->q->f64 + row * w->d_qk, key, position, j);
+            if (w->k_tail)
+                s += q_scale * tail_product(c, w, row, w->at(c, t, r, j, kv_head).tail);
             s = cap > 0 ? cap * tanh(s / cap) : s;
-            if (ref_is(c, "pos_encoding_mode", "ALIBI"))
+            if (is_encoded(c, w, "ALIBI"))
                 s += slope(h, w->h_q) * (double)(j - position);
         }
         logits[j] = s;
@@ -123,7 +144,7 @@ static void attend(const ref_call *c, const batch *t, const view *w, int64_t r, 
     }
     if (sinks && top != -INFINITY)
         sum += exp(sinks->f64[h] - top);
-    const double last = ref_number(c, "v_scale", kv_head, 1) / ref_number(c, "o_scale", 0, 1);
+    const double last = ref_number(c, w->v_scale, kv_head, 1) / ref_number(c, "o_scale", 0, 1);
     for (int64_t e = 0; e < w->d_vo; e++)
         o[e] = sum == 0 ? 0 : o[e] / sum * last;
     const double natural = sum == 0 ? -INFINITY : top + log(sum);
@@ -165,14 +186,18 @@ static int64_t longest_sum(const ref_call *c) {
 
 /* Logits come out of float32 sums with an error that grows with their size, and exp passes it on;
  * with normal data they reach about 6, with scales and fp8 values somewhat more. */
+static double f32_slack(const ref_call *c) {
+    return ref_on_cuda(c) ? 3.2e-5 : 1.6e-5;
+}
+
 static double logit_slack(const ref_call *c) {
     const int64_t q = ref_in(c, "q")->dtype;
     const int bf16 = q == BOLIDE_BF16, cuda = ref_on_cuda(c);
     if (cuda && q == BOLIDE_F32)
-        return 3.2e-5;
+        return f32_slack(c);
     const int units = !cuda && bf16 && bolide__gemm_bf16(1)->unit;
     if (!cuda && !units)
-        return 1.6e-5;
+        return f32_slack(c);
     /* Tensor cores take weights in 16 bits: bf16 with bf16 queries, else f16. Each is off by up to
      * 2^-9 or 2^-12 of itself; ten times that covers the largest of many outputs, also in rows that
      * see few keys and so are larger than the root mean square of all. The CPU's units round the
@@ -219,8 +244,8 @@ static place paged_place(const ref_call *c, const batch *t, int64_t r, int64_t j
     const int64_t entry = j / t->page_size, slot = j % t->page_size;
     const int64_t page =
         table ? table->i64[r * table->shape[1] + entry] : list->i64[t->page_start[r] + entry];
-    return (place){attention_page_offset(c, k, page, slot, head),
-                   attention_page_offset(c, v, page, slot, head)};
+    return (place){.k = attention_page_offset(c, k, page, slot, head),
+                   .v = attention_page_offset(c, v, page, slot, head)};
 }
 
 static void decode_dims(ref_call *c) {
@@ -246,6 +271,8 @@ static view paged_view(const ref_call *c) {
     return (view){.q = ref_in(c, "q"),
                   .k = ref_in(c, "k_cache"),
                   .v = ref_in(c, "v_cache"),
+                  .k_scale = "k_scale",
+                  .v_scale = "v_scale",
                   .h_q = ref_dim(c, "h_q"),
                   .h_kv = ref_dim(c, "h_kv"),
                   .d_qk = ref_dim(c, "d_qk"),
@@ -363,14 +390,16 @@ static void prefill_ragged_fill(ref_call *c) {
 }
 
 static place packed_place(const ref_call *c, const batch *t, int64_t r, int64_t j, int64_t head) {
-    return (place){attention_packed_offset(c, ref_in(c, "k"), t->k_start[r] + j, head),
-                   attention_packed_offset(c, ref_in(c, "v"), t->v_start[r] + j, head)};
+    return (place){.k = attention_packed_offset(c, ref_in(c, "k"), t->k_start[r] + j, head),
+                   .v = attention_packed_offset(c, ref_in(c, "v"), t->v_start[r] + j, head)};
 }
 
 static void prefill_ragged_ref(const ref_call *c, int64_t row) {
     view w = {.q = ref_in(c, "q"),
               .k = ref_in(c, "k"),
               .v = ref_in(c, "v"),
+              .k_scale = "k_scale",
+              .v_scale = "v_scale",
               .h_q = ref_dim(c, "h_q"),
               .h_kv = ref_dim(c, "h_kv"),
               .d_qk = ref_dim(c, "d_qk"),
@@ -424,6 +453,90 @@ const ref_op ref_batch_attention = {.name = "batch_attention",
                                     .slack = logit_slack,
                                     .bytes = bytes_of,
                                     .flops = flops_of};
+
+/* ---- batch_mla ---------------------------------------------------------------------------- */
+
+static place latent_place(const ref_call *c, const batch *t, int64_t r, int64_t j, int64_t head) {
+    const ref_tensor *ckv = ref_in(c, "ckv_cache"), *kpe = ref_in(c, "kpe_cache");
+    const ref_tensor *table = ref_in(c, "block_tables"), *list = ref_in(c, "kv_indices");
+    const int64_t entry = j / t->page_size, slot = j % t->page_size;
+    const int64_t page =
+        table ? table->i64[r * table->shape[1] + entry] : list->i64[t->page_start[r] + entry];
+    const int64_t at = attention_page_offset(c, ckv, page, slot, head);
+    return (place){at, at, kpe ? attention_page_offset(c, kpe, page, slot, head) : 0};
+}
+
+/* ckv= and kpe= are the head sizes; h= the heads. */
+static void mla_dims(ref_call *c) {
+    batch *t = ref_state(c, sizeof *t);
+    const int64_t h = ref_key(c, "h", 4), ckv = ref_key(c, "ckv", 128), kpe = ref_key(c, "kpe", 64);
+    attention_draw_lengths(c, t);
+    attention_draw_queries(c, t);
+    t->page_size = ref_key(c, "page", 8);
+    attention_add_up(t);
+    ref_set_i64(c, "num_heads", h);
+    ref_set_i64(c, "head_dim_ckv", ckv);
+    ref_set_i64(c, "head_dim_kpe", kpe);
+    ref_set_dim(c, "h_q", h);
+    ref_set_dim(c, "h_kv", 1);
+    ref_set_dim(c, "d_vo", ckv);
+    ref_set_dim(c, "d_qk", ckv + kpe);
+    ref_set_dim(c, "d_tail", kpe);
+    attention_scale_dims(c, h, 1);
+    if (kpe > 0) {
+        ref_give(c, "q_pe");
+        ref_give(c, "kpe_cache");
+    }
+    attention_typed_dims(c, t, "ckv_cache", "kpe_cache");
+    attention_paged_dims(c, t, "kv_indptr", "kv_indices", NULL);
+    ref_fix_dim(c, "b1", t->b + 1);
+}
+
+static void mla_fill(ref_call *c) {
+    const batch *t = ref_state(c, sizeof *t);
+    fill_rows(c, t);
+    attention_fill_paged(c, t, "kv_indptr", NULL, "kv_len_arr");
+    attention_fill_table_tails(c, t);
+    attention_fill_mask(c, t);
+    attention_fill_scales(c);
+}
+
+static void mla_ref(const ref_call *c, int64_t row) {
+    const view w = {.q = ref_in(c, "q_nope"),
+                    .k = ref_in(c, "ckv_cache"),
+                    .v = ref_in(c, "ckv_cache"),
+                    .q_tail = ref_in(c, "q_pe"),
+                    .k_tail = ref_in(c, "kpe_cache"),
+                    .k_scale = "ckv_scale",
+                    .v_scale = "ckv_scale",
+                    .latent = 1,
+                    .h_q = ref_dim(c, "h_q"),
+                    .h_kv = 1,
+                    .d_qk = ref_dim(c, "d_vo"),
+                    .d_vo = ref_dim(c, "d_vo"),
+                    .at = latent_place};
+    attend_row(c, &w, row);
+}
+
+/* A latent is read once, as key and as value. */
+static double mla_bytes(const ref_call *c) {
+    const batch *t = ref_state(c, sizeof *t);
+    const double rows = (double)t->q_start[t->b] * (double)ref_dim(c, "h_q");
+    return (double)t->k_start[t->b] * (double)ref_dim(c, "d_qk") * elem_bytes(c, "ckv_cache") +
+           rows * (double)(ref_dim(c, "d_qk") + ref_dim(c, "d_vo")) * elem_bytes(c, "q_nope");
+}
+
+const ref_op ref_batch_mla = {.name = "batch_mla",
+                              .defaults = "sm_scale=0.1",
+                              .keys = "len max q_len qmax b h ckv kpe page spare",
+                              .dims = mla_dims,
+                              .fill = mla_fill,
+                              .rows = rows_of,
+                              .ref = mla_ref,
+                              .reduction = longest_sum,
+                              .slack = f32_slack,
+                              .bytes = mla_bytes,
+                              .flops = flops_of};
 
 /* ---- single requests ---------------------------------------------------------------------- */
 

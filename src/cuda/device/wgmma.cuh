@@ -24,28 +24,33 @@
 /* ---- descriptors ------------------------------------------------------------------------------
  */
 
-/* The low half of a descriptor: bits 0 to 13 address / 16, 16 to 29 leading offset / 16. The high
- * one is the same for all: stride offset / 16, which leads from 8 rows to the next 8, and in bits
- * 62 and 63 the 1 of the exchange over 128 bytes. Lane 0's value serves all, so that the compiler
- * knows it for uniform and keeps it in registers of the warp; otherwise each product waits for four
- * moves. */
-__forceinline__ uint32_t tile_descriptor(uint32_t address, uint32_t leading_bytes) {
-    return __shfl_sync(0xffffffffu, (leading_bytes / 16) << 16 | address / 16, 0);
+/* Bits 0 to 13: address / 16; 16 to 29: leading offset / 16; 32 to 45: stride offset / 16; 62, 63:
+ * 1 for the exchange over 128 bytes. The stride offset leads from 8 rows to the next 8. */
+__forceinline__ uint64_t tile_descriptor(uint32_t address, uint32_t leading_bytes) {
+    constexpr uint32_t high = 1024 / 16 | 1u << 30;
+    return (uint64_t)high << 32 | (leading_bytes / 16) << 16 | address / 16;
 }
 
 /* Rows of the operand are rows of memory, 64 of the 16 deep columns each; the leading offset is not
  * looked at. 16 columns further are 32 bytes. */
-__forceinline__ uint32_t row_descriptor(uint32_t address) {
+__forceinline__ uint64_t row_descriptor(uint32_t address) {
     return tile_descriptor(address, 16);
 }
 
 /* Rows of memory go along the depth, 16 of them are 2048 bytes; each holds 64 columns of the
  * result, and the next 64 begin `block_bytes` further. */
-__forceinline__ uint32_t column_descriptor(uint32_t address, uint32_t block_bytes) {
+__forceinline__ uint64_t column_descriptor(uint32_t address, uint32_t block_bytes) {
     return tile_descriptor(address, block_bytes);
 }
 
-/* The whole descriptor of what lies some bytes behind. */
+/* The low half of a descriptor, which is all that differs between tiles, as a number that the
+ * compiler knows to be the same in all lanes: it then stays in a register of the warp, and products
+ * further along cost one addition. Otherwise each of them waits for four moves. */
+__forceinline__ uint32_t uniform_half(uint64_t descriptor) {
+    return __shfl_sync(0xffffffffu, (uint32_t)descriptor, 0);
+}
+
+/* The descriptor of what lies some bytes behind. */
 __forceinline__ uint64_t descriptor_at(uint32_t low, uint32_t bytes) {
     constexpr uint32_t high = 1024 / 16 | 1u << 30;
     return (uint64_t)high << 32 | (low + bytes / 16);

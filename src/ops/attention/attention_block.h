@@ -22,11 +22,13 @@ typedef struct unit {
     bool unit;           /* tiles of bf16 on p->units */
     bool split;          /* o has the order of bf16_load_split */
     /* scratch of the lane: [heads][rows][…] for q, o, m, l; of scores a head for tiles */
-    float *q, *o, *m, *l, *scores, *keys, *values, *rotated, *cosine, *sine;
+    float *q, *o, *m, *l, *scores, *keys, *values, *changed, *cosine, *sine;
+    float *own_k, *own_v; /* rows of a block as a variant has them */
     /* of the block at hand */
     int64_t key;
     int n;
     block_view view;
+    int64_t k_dtype, v_dtype; /* of the rows below */
     uint64_t visible[TILE_ROWS_MAX];
     float row_scale[TILE_ROWS_MAX]; /* of each row's scores, with unit */
     /* n keys, n values, then the keys of the next block and copies of the last: of the unit's
@@ -58,10 +60,17 @@ static void spread_scratch(unit *u, unsigned char *lane) {
     u->scores = take(&lane, bolide__attention_score_rows(p->unit_heads, p->tile_rows) * BLOCK);
     u->keys = take(&lane, BLOCK * u->dq);
     u->values = take(&lane, BLOCK * u->dv);
+    if (p->flags & (BOLIDE__ATTN_ROPE | BOLIDE__ATTN_TAIL))
+        u->changed = take(&lane, BLOCK * u->dq);
     if (p->flags & BOLIDE__ATTN_ROPE) {
-        u->rotated = take(&lane, BLOCK * u->dq);
         u->cosine = take(&lane, BLOCK * pad16(p->d_qk / 2));
         u->sine = take(&lane, BLOCK * pad16(p->d_qk / 2));
+    }
+    u->k_dtype = u->v_dtype = p->kv_dtype;
+    if (p->hooks) {
+        u->own_k = take(&lane, BLOCK * u->dq);
+        u->own_v = take(&lane, BLOCK * u->dv);
+        u->k_dtype = u->v_dtype = BOLIDE_F32;
     }
 }
 
@@ -77,6 +86,12 @@ static row_source keys_of(const unit *u) {
     const bolide__attention_params *p = u->p;
     return (row_source){dtype_at(p->k, p->kv_dtype, u->head * p->k_h), p->k_page, p->k_n,
                         u->place.request->kv_start};
+}
+
+/* The rows of the last d_tail columns, which all heads share. */
+static row_source tails_of(const unit *u) {
+    const bolide__attention_params *p = u->p;
+    return (row_source){p->k_tail, p->k_tail_page, p->k_tail_n, u->place.request->kv_start};
 }
 
 static row_source values_of(const unit *u) {

@@ -2,8 +2,8 @@
 //
 // Attention in float32 arithmetic, for what the tensor cores of attention.cu do not take: float32
 // queries or caches, a 16-bit cache of another type than the queries, head sizes above 256, rotary
-// positions inside the kernel, and tiles that are too large for the chip. The items and everything
-// around them are the same.
+// positions inside the kernel, tiles that are too large for the chip, and custom variants. The
+// items and everything around them are the same.
 //
 // A warp has four of the tile's 16 rows; a lane takes two of 64 keys for the logits and every 32nd
 // column for the sums. Keys and values pass through shared memory as float32, CHUNK columns at a
@@ -17,14 +17,16 @@
 #include "ops/attention/attention_internal.h"
 
 #if !defined(SPEC_QT) || !defined(SPEC_KT) || !defined(SPEC_OT) || !defined(SPEC_D_QK) ||          \
-    !defined(SPEC_D_VO) || !defined(SPEC_FLAGS)
-#error "QT, KT, OT: dtypes; D_QK, D_VO: head sizes; FLAGS"
+    !defined(SPEC_D_VO) || !defined(SPEC_D_TAIL) || !defined(SPEC_FLAGS)
+#error "QT, KT, OT: dtypes; D_QK, D_VO, D_TAIL: head sizes; FLAGS"
 #endif
 constexpr int64_t QT = SPEC_QT; /* F32, F16, BF16, F8_E4M3FN, F8_E5M2 */
 constexpr int64_t KT = SPEC_KT;
 constexpr int64_t OT = SPEC_OT;
 constexpr int D_QK = SPEC_D_QK; /* multiples of 8 up to 576 */
 constexpr int D_VO = SPEC_D_VO;
+constexpr int D_TAIL = SPEC_D_TAIL; /* columns of D_QK in tensors of their own */
+constexpr int D_OWN = D_QK - D_TAIL;
 constexpr int FLAGS = SPEC_FLAGS;
 constexpr bool PAGED = FLAGS & 1;
 constexpr bool MASKED = FLAGS & 2; /* causal or window */
@@ -33,6 +35,7 @@ constexpr bool ALIBI = FLAGS & 8;
 constexpr bool SPECIAL = FLAGS & 32; /* custom mask or multi-item scoring */
 constexpr bool ROPE = FLAGS & 64;
 constexpr bool RULED = FLAGS & 128; /* the schedule is a rule */
+constexpr bool VARIANT = FLAGS & 256;
 static_assert(D_QK % 8 == 0 && D_VO % 8 == 0 && D_QK <= 576 && D_VO <= 576, "head sizes");
 
 using q_elem = element<QT>::type;
@@ -46,13 +49,18 @@ constexpr int HALF = D_QK / 2;
 constexpr int COLUMNS = (D_VO + CHUNK - 1) / CHUNK * 2; /* of a lane */
 constexpr int Q_CHUNKS = ROPE ? (HALF + CHUNK / 2 - 1) / (CHUNK / 2) : (D_QK + CHUNK - 1) / CHUNK;
 
+#if SPEC_FLAGS & 256
+#include "variant.cuh"
+#else
+#include "ops/attention/attention_plain.cuh"
+#endif
 #include "ops/attention/attention_device.cuh"
 
 struct shared_memory {
     float q[D_QK][ROWS];
     float side[KEYS][CHUNK + 1]; /* of K or V */
     float weights[KEYS][ROWS];
-    int64_t k_at[KEYS], v_at[KEYS];
+    int64_t k_at[KEYS], v_at[KEYS], tail_at[D_TAIL ? KEYS : 1];
     alignas(16) work item;
     double turns[ROPE ? HALF : 1]; /* of each pair of columns, a position */
     int32_t keys;                  /* of the tile */
@@ -85,9 +93,44 @@ float2_t rotate(const shared_memory &s, float x, float y, int i, int32_t positio
 float query(const params &p, const work &w, int32_t rows, int32_t row, int d) {
     if (row >= rows)
         return 0;
-    const int64_t at =
-        ((int64_t)w.q_start + query_token(p, w, row)) * p.q_n + query_head(p, w, row) * p.q_h + d;
-    return to_float(static_cast<const q_elem *>(p.q)[at]);
+    const int64_t n = (int64_t)w.q_start + query_token(p, w, row), h = query_head(p, w, row);
+    if constexpr (D_TAIL > 0) {
+        /* Both parts come in their own scale, so that the products need none. */
+        if (d >= D_OWN)
+            return to_float(static_cast<const q_elem *>(
+                       p.q_tail)[n * p.q_tail_n + h * p.q_tail_h + d - D_OWN]) *
+                   logit_scale(p, (int32_t)h, scale_of(p.tail_scale, 0));
+        return to_float(static_cast<const q_elem *>(p.q)[n * p.q_n + h * p.q_h + d]) *
+               logit_scale(p, (int32_t)h, scale_of(p.k_scale, 0));
+    }
+    const float x = to_float(static_cast<const q_elem *>(p.q)[n * p.q_n + h * p.q_h + d]);
+    if constexpr (VARIANT) {
+        bolide__variant_at here = place_of(p, w, row, 0);
+        here.dim = d;
+        return bolide__variant_query(x, &here, p.extra);
+    }
+    return x;
+}
+
+/* Column d of a key or a value, at `from`. */
+float key_at(const params &p, const work &w, const kv_elem *from, int32_t key, int d) {
+    const float x = to_float(*from);
+    if constexpr (VARIANT) {
+        bolide__variant_at here = place_of(p, w, 0, key);
+        here.dim = d;
+        return bolide__variant_key(x, &here, p.extra);
+    }
+    return x;
+}
+
+float value_at(const params &p, const work &w, const kv_elem *from, int32_t key, int d) {
+    const float x = to_float(*from);
+    if constexpr (VARIANT) {
+        bolide__variant_at here = place_of(p, w, 0, key);
+        here.dim = d;
+        return bolide__variant_value(x, &here, p.extra);
+    }
+    return x;
 }
 
 void load_queries(const params &p, const work &w, int32_t rows, shared_memory &s) {
@@ -125,24 +168,34 @@ void load_keys(const params &p, shared_memory &s, int chunk, int32_t first) {
         const int64_t at = s.k_at[key];
         const bool there = key < s.keys && in_head(chunk, c);
         const int d = head_column(chunk, c);
+        if constexpr (D_TAIL > 0) {
+            if (there && d >= D_OWN) {
+                s.side[key][c] =
+                    to_float(static_cast<const kv_elem *>(p.k_tail)[s.tail_at[key] + d - D_OWN]);
+                continue;
+            }
+        }
         if constexpr (ROPE) {
             float2_t x = {};
             if (there)
-                x = rotate(s, to_float(k[at + d]), to_float(k[at + d + HALF]), d, first + key);
+                x = rotate(s, key_at(p, s.item, k + at + d, first + key, d),
+                           key_at(p, s.item, k + at + d + HALF, first + key, d + HALF), d,
+                           first + key);
             s.side[key][c] = x.x;
             s.side[key][c + COUNT] = x.y;
         } else {
-            s.side[key][c] = there ? to_float(k[at + d]) : 0.0f;
+            s.side[key][c] = there ? key_at(p, s.item, k + at + d, first + key, d) : 0.0f;
         }
     }
 }
 
-void load_values(const params &p, shared_memory &s, int chunk) {
+void load_values(const params &p, shared_memory &s, int chunk, int32_t first) {
     const kv_elem *v = static_cast<const kv_elem *>(p.v);
     for (int i = threadIdx.x; i < KEYS * CHUNK; i += THREADS) {
         const int key = i / CHUNK, d = chunk * CHUNK + i % CHUNK;
         const int64_t at = s.v_at[key];
-        s.side[key][i % CHUNK] = key < s.keys && d < D_VO ? to_float(v[at + d]) : 0.0f;
+        s.side[key][i % CHUNK] =
+            key < s.keys && d < D_VO ? value_at(p, s.item, v + at + d, first + key, d) : 0.0f;
     }
 }
 
@@ -173,6 +226,27 @@ void add_products(const shared_memory &s, int chunk, float (&x)[OWN][2]) {
     }
 }
 
+/* A logit, in base 2, through the variant; whether its mask shows the key. What no row sees is not
+ * asked for: the variant's arrays may end there. */
+bool change(const params &p, const work &w, int32_t row, int32_t key, bool visible, float &y) {
+    if (!visible)
+        return false;
+    const bolide__variant_at at = place_of(p, w, row, key);
+    y = bolide__variant_logits(y * LN2, &at, p.extra) * (bolide__variant_softmax ? LOG2E : 1.0f);
+    return bolide__variant_mask(&at, p.extra);
+}
+
+/* Without a softmax: logits are weights, -inf is none, and l says whether there is a key. */
+void take_weights(const float (&x)[2], int row, float &m, float &l, shared_memory &s) {
+    const int lane = threadIdx.x % 32;
+    m = 0;
+#pragma unroll
+    for (int j = 0; j < 2; j++) {
+        l = x[j] == -INFINITE ? l : 1.0f;
+        s.weights[lane + 32 * j][row] = x[j] == -INFINITE ? 0.0f : x[j];
+    }
+}
+
 /* Logits to weights in shared memory; the warp's sums so far come to the new maximum. */
 void soften(const params &p, const work &w, int32_t first, rows_state &r, float (&x)[OWN][2],
             shared_memory &s) {
@@ -195,8 +269,14 @@ void soften(const params &p, const work &w, int32_t first, rows_state &r, float 
             bool visible = key >= seen.low && key < seen.high;
             if constexpr (SPECIAL)
                 visible = visible && in_mask(p, w, token, key);
+            if constexpr (VARIANT)
+                visible = change(p, w, row, key, visible && token < w.q_len, y);
             x[i][j] = visible ? y : -INFINITE;
             top = fmaxf(top, x[i][j]);
+        }
+        if constexpr (!bolide__variant_softmax) {
+            take_weights(x[i], row, r.m[i], r.l[i], s);
+            continue;
         }
         top = lanes_max<32>(top);
         const float base = top == -INFINITE ? 0.0f : top;
@@ -238,9 +318,13 @@ void add_values(const shared_memory &s, int chunk, rows_state &r) {
 void run_tile(const params &p, const work &w, int32_t first, rows_state &r, shared_memory &s) {
     if (threadIdx.x < KEYS) {
         const int32_t key = first + (int32_t)threadIdx.x;
-        const location at = locate(p, w, key, look_up(p, w, key));
+        const int32_t page = look_up(p, w, key);
+        const location at = locate(p, w, key, page);
         s.k_at[threadIdx.x] = at.k;
         s.v_at[threadIdx.x] = at.v;
+        if constexpr (D_TAIL > 0)
+            s.tail_at[threadIdx.x] =
+                page * p.k_tail_page + (uint32_t)key % (uint32_t)p.page_size * p.k_tail_n;
         if (threadIdx.x == 0)
             s.keys = w.kv_end - first;
     }
@@ -255,7 +339,7 @@ void run_tile(const params &p, const work &w, int32_t first, rows_state &r, shar
 #pragma unroll
     for (int chunk = 0; chunk < COLUMNS / 2; chunk++) {
         __syncthreads();
-        load_values(p, s, chunk);
+        load_values(p, s, chunk, first);
         __syncthreads();
         add_values(s, chunk, r);
     }
@@ -310,7 +394,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
         rows_state r;
 #pragma unroll
         for (int i = 0; i < OWN; i++) {
-            r.scale[i] = logit_scale(p, query_head(p, w, threadIdx.x / 32 * OWN + i));
+            const int32_t head = query_head(p, w, threadIdx.x / 32 * OWN + i);
+            r.scale[i] = D_TAIL > 0 ? 1.0f : logit_scale(p, head);
             r.m[i] = -INFINITE;
             r.l[i] = 0;
 #pragma unroll

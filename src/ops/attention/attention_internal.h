@@ -38,8 +38,36 @@ enum {
     BOLIDE__ATTN_LSE_BASE_E = 32,
     BOLIDE__ATTN_ITEMS = 64,   /* multi-item scoring */
     BOLIDE__ATTN_Q_WIDE = 128, /* CUDA: rows of q allow loads of 8 elements */
-    BOLIDE__ATTN_SIGNED = 256  /* CUDA: what logits are scaled by may be below 0 */
+    BOLIDE__ATTN_SIGNED = 256, /* CUDA: what logits are scaled by may be below 0 */
+    BOLIDE__ATTN_TAIL = 512,   /* the last d_tail columns of q and k are tensors of their own */
+    BOLIDE__ATTN_VARIANT = 1024
 };
+
+/* What the texts of a custom variant see of the element at hand, by these names. */
+#define BOLIDE__VARIANT_AT_LIST(X)                                                                 \
+    X(request)                                                                                     \
+    X(q_len)                                                                                       \
+    X(kv_len)                                                                                      \
+    X(query)                                                                                       \
+    X(position)                                                                                    \
+    X(head)                                                                                        \
+    X(kv_head)                                                                                     \
+    X(key)                                                                                         \
+    X(dim)
+
+typedef struct bolide__variant_at {
+#define BOLIDE__VARIANT_AT_FIELD(name) int32_t name;
+    BOLIDE__VARIANT_AT_LIST(BOLIDE__VARIANT_AT_FIELD)
+#undef BOLIDE__VARIANT_AT_FIELD
+} bolide__variant_at;
+
+/* A parameter of a variant: a number, or the address of an array. */
+typedef struct bolide__variant_extra {
+    double number;
+    const void *data;
+} bolide__variant_extra;
+
+enum { BOLIDE__VARIANT_PARAMS = 8 };
 
 /* An item of the schedule with all that a block of threads must know of its request; 80 bytes, so
  * that it is copied in five pieces of 16. */
@@ -94,10 +122,13 @@ typedef struct bolide__attention_params {
     const uint16_t *token_pos;    /* [requests, token_pos_len]: place in the item, 0 a delimiter */
     const uint16_t *max_item_len; /* [requests]: no token_pos is larger; NULL: unknown */
     int64_t token_pos_len;
+    const void *q_tail; /* [rows, h_q, d_tail] with ATTN_TAIL; q then has the other columns */
+    const void *k_tail; /* [pages, page_size, d_tail] for all heads; k likewise */
 
     int64_t q_n, q_h;
     int64_t k_page, k_n, k_h;
     int64_t v_page, v_n, v_h;
+    int64_t q_tail_n, q_tail_h, k_tail_page, k_tail_n;
     int64_t out_n, out_h;
     int64_t lse_n, lse_h;
     int64_t sink_h;
@@ -121,6 +152,7 @@ typedef struct bolide__attention_params {
     float *partial_ml; /* [slots, h_kv, tile_rows, 2]: largest logit (base 2), sum of p */
 
     int64_t h_q, h_kv, group, d_qk, d_vo, page_size;
+    int64_t d_tail;     /* of d_qk; 0 without ATTN_TAIL */
     int64_t page_shift; /* CUDA: page_size is 1 << page_shift; −1: of no number */
     int64_t tile_rows;
     int64_t workers;                    /* stretches of the schedule */
@@ -130,18 +162,25 @@ typedef struct bolide__attention_params {
     double sm_scale;
     double soft_cap; /* 0: off */
     double rope_scale, rope_theta;
-    bolide__attention_scale q_scale; /* a query head */
-    bolide__attention_scale k_scale; /* a key head */
+    bolide__attention_scale q_scale;    /* a query head */
+    bolide__attention_scale k_scale;    /* a key head */
+    bolide__attention_scale tail_scale; /* of k_tail, one value */
     bolide__attention_scale v_scale;
     bolide__attention_scale o_scale; /* one value */
+    bolide__variant_extra extra[BOLIDE__VARIANT_PARAMS];
+
+    /* host only */
+    const struct bolide_variant *variant;
+    const char *variant_text; /* what a kernel includes as "variant.cuh"; NULL: no variant */
 
     /* CPU only */
     unsigned char *lanes; /* lane_count x lane_bytes */
     int64_t lane_count, lane_bytes;
     int64_t unit_heads; /* key heads that one unit of work takes together; divides h_kv */
     int64_t *next_unit; /* counter that the lanes share */
-    const struct bolide__gemm_kernel *units; /* for many rows of bf16; NULL: f32 */
-    const double *rope_frequency;            /* [d_qk / 2]: rope_theta^(-2i/d_qk) / rope_scale */
+    const struct bolide__gemm_kernel *units;   /* for many rows of bf16; NULL: f32 */
+    const double *rope_frequency;              /* [d_qk / 2]: rope_theta^(-2i/d_qk) / rope_scale */
+    const struct bolide__variant_hooks *hooks; /* of a variant; NULL: none */
 } bolide__attention_params;
 
 #ifndef __CUDACC_RTC__
@@ -154,7 +193,7 @@ typedef struct bolide__attention_params {
 typedef struct bolide__attention_plan {
     bolide_plan head;
     struct bolide__attention_frozen {
-        int64_t h_q, h_kv, d_qk, d_vo, page_size, kv_layout;
+        int64_t h_q, h_kv, d_qk, d_vo, d_tail, page_size, kv_layout;
         int64_t q_dtype, kv_dtype, o_dtype;
         int64_t flags, window_left, use_custom_mask, use_indptr, paged;
         double sm_scale, soft_cap, rope_scale, rope_theta;
@@ -179,11 +218,23 @@ typedef struct bolide__attention_plan {
     } now;
 } bolide__attention_plan;
 
+/* The texts of a variant as functions of the CPU; NULL: there is no such text. x has n elements:
+ * neighbouring keys for logits, neighbouring columns for the others. */
+typedef void bolide__variant_row(float *x, int n, const bolide__variant_at *at,
+                                 const bolide__variant_extra *extra);
+typedef struct bolide__variant_hooks {
+    bolide__variant_row *logits, *query, *key, *value, *output;
+    /* Bit j: whether key at->key + j is seen, n up to 64. */
+    uint64_t (*mask)(int n, const bolide__variant_at *at, const bolide__variant_extra *extra);
+    bool no_softmax;
+} bolide__variant_hooks;
+
 /* The plan arguments of every operator in one form. The arrays are i32, on the host or the device.
  */
 typedef struct bolide__attention_problem {
     int64_t h_q, h_kv, d_qk, d_vo, page_size, kv_layout; /* page_size 0: no pages */
-    int64_t q_dtype, kv_dtype, o_dtype;                  /* BOLIDE_NO_INT: not given */
+    int64_t d_tail;                     /* columns of d_qk that lie in tensors of their own */
+    int64_t q_dtype, kv_dtype, o_dtype; /* BOLIDE_NO_INT: not given */
     int64_t pos_encoding_mode, causal, use_custom_mask, window_left;
     double logits_soft_cap, sm_scale, rope_scale, rope_theta;
     int64_t fixed_split_size, disable_split_kv;
@@ -204,6 +255,7 @@ typedef struct bolide__attention_problem {
         const char *d_qk, *d_vo, *h_q, *h_kv, *max_rows;
     } name;
 
+    const struct bolide_variant *variant;
     const bolide_workspace *workspace;
     bolide_plan *plan;
     int64_t magic;
@@ -237,19 +289,26 @@ extern const bolide__plan_dim bolide__attention_plan_dims[];
 /* The run arguments of every operator in one form. */
 typedef struct bolide__attention_run_args {
     const bolide_tensor *q, *k, *v, *indices, *block_tables;
+    const bolide_tensor *q_tail, *k_tail; /* or NULL */
     const bolide_tensor *custom_mask, *packed_custom_mask, *sinks;
     double q_scale, k_scale, v_scale, o_scale;
     const bolide_tensor *q_scale_tensor, *k_scale_tensor, *v_scale_tensor, *o_scale_tensor;
+    double tail_scale;
+    const bolide_tensor *tail_scale_tensor;
     const bolide_tensor *prefix_len, *token_pos, *max_item_len;
     int64_t token_pos_len;
     int64_t lse_base_e;
     const double *soft_cap; /* of this run; NULL or NaN there: the plan's */
     const bolide_tensor *out, *lse;
+    const struct bolide_variant *variant;
     const bolide_workspace *workspace;
     const bolide_plan *plan;
     const char *indices_name;
 } bolide__attention_run_args;
 
+/* A scale's tensor: NULL, one element or one a head. */
+bolide_status bolide__attention_check_scale(const bolide__call *call, const char *name,
+                                            const bolide_tensor *t, int64_t heads);
 /* Masks against each other, and scales. */
 bolide_status bolide__attention_check_args(const bolide__call *call,
                                            const bolide__attention_run_args *a, int64_t h_q,
@@ -262,6 +321,18 @@ bolide_status bolide__attention_cpu_run(const bolide__call *call, bolide__attent
 bolide_status bolide__attention_cuda_run(const bolide__call *call,
                                          const bolide__attention_plan *plan,
                                          bolide__attention_params *p);
+
+/* Whether a variant is whole: size, texts, parameters. NULL is. */
+bolide_status bolide__attention_check_variant(const bolide__call *call,
+                                              const struct bolide_variant *variant);
+/* Its text for the GPU and its parameters into p; for the CPU its functions into hooks and p. */
+bolide_status bolide__attention_variant_text(const bolide__call *call,
+                                             const struct bolide_variant *variant,
+                                             bolide__attention_params *p);
+bolide_status bolide__attention_variant_hooks(const bolide__call *call,
+                                              const struct bolide_variant *variant,
+                                              bolide__attention_params *p,
+                                              bolide__variant_hooks *hooks);
 
 /* Kernel, tile and workers for CUDA: tile_rows, workers, keys and stages of the frozen part. rows
  * is the usual number of packed rows of a request. */

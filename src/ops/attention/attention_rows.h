@@ -16,6 +16,10 @@
 #define BOLIDE__ATTN_LENGTHS .flags = BOLIDE_EITHER | BOLIDE_OPTIONAL
 #define BOLIDE__ATTN_OPTION .flags = BOLIDE_OPTIONAL
 
+#define BOLIDE__ATTN_VARIANT_ROW(A)                                                                \
+    BOLIDE_VARIANT_ROW(A, variant, "texts that change logits, mask, q, k, v, out",                 \
+                       BOLIDE__ATTN_OPTION)
+
 /* ---- plan --------------------------------------------------------------------------------- */
 
 #define BOLIDE__ATTN_HEAD_ROWS(A)                                                                  \
@@ -34,10 +38,13 @@
     BOLIDE_ENUM_ROW(A, pos_encoding_mode, "NONE ROPE_LLAMA ALIBI", BOLIDE_POS_NONE,                \
                     "positions inside the kernel")
 
-#define BOLIDE__ATTN_LOGIT_ROWS(A)                                                                 \
+#define BOLIDE__ATTN_CAP_ROWS(A)                                                                   \
     BOLIDE_I64_ROW(A, window_left, -1, "keys visible before the query's own; -1: all"),            \
         BOLIDE_F64_ROW(A, logits_soft_cap, NAN, "cap * tanh(s / cap); 0: off",                     \
-                       BOLIDE__ATTN_OPTION),                                                       \
+                       BOLIDE__ATTN_OPTION)
+
+#define BOLIDE__ATTN_LOGIT_ROWS(A)                                                                 \
+    BOLIDE__ATTN_CAP_ROWS(A),                                                                      \
         BOLIDE_F64_ROW(A, sm_scale, NAN, "of the logits; default 1/sqrt of the head size",         \
                        BOLIDE__ATTN_OPTION),                                                       \
         BOLIDE_F64_ROW(A, rope_scale, 1, "divides positions in ROPE_LLAMA"),                       \
@@ -59,27 +66,34 @@
 #define BOLIDE__ATTN_LOGIT_FIELDS(a)                                                               \
     .kv_layout = (a)->kv_layout, .pos_encoding_mode = (a)->pos_encoding_mode,                      \
     .window_left = (a)->window_left, .logits_soft_cap = (a)->logits_soft_cap,                      \
-    .sm_scale = (a)->sm_scale, .rope_scale = (a)->rope_scale, .rope_theta = (a)->rope_theta
+    .sm_scale = (a)->sm_scale, .rope_scale = (a)->rope_scale, .rope_theta = (a)->rope_theta,       \
+    .variant = (a)->variant
+
+#define BOLIDE__ATTN_SPLIT_FIELDS(a)                                                               \
+    .q_dtype = (a)->q_data_type, .kv_dtype = (a)->kv_data_type, .o_dtype = (a)->o_data_type,       \
+    .causal = (a)->causal, .use_custom_mask = (a)->use_custom_mask,                                \
+    .fixed_split_size = (a)->fixed_split_size, .disable_split_kv = (a)->disable_split_kv,          \
+    .max_batch = (a)->max_batch_size, .max_kv_len = (a)->max_sequence_kv,                          \
+    .workspace = (a)->workspace, .plan = (a)->plan
 
 #define BOLIDE__ATTN_OPTION_FIELDS(a)                                                              \
-    BOLIDE__ATTN_LOGIT_FIELDS(a),                                                                  \
-        .h_q = (a)->num_qo_heads, .h_kv = (a)->num_kv_heads, .q_dtype = (a)->q_data_type,          \
-        .kv_dtype = (a)->kv_data_type, .o_dtype = (a)->o_data_type, .causal = (a)->causal,         \
-        .use_custom_mask = (a)->use_custom_mask, .fixed_split_size = (a)->fixed_split_size,        \
-        .disable_split_kv = (a)->disable_split_kv, .max_batch = (a)->max_batch_size,               \
-        .max_kv_len = (a)->max_sequence_kv, .workspace = (a)->workspace, .plan = (a)->plan
+    BOLIDE__ATTN_LOGIT_FIELDS(a), BOLIDE__ATTN_SPLIT_FIELDS(a), .h_q = (a)->num_qo_heads,          \
+                                                                .h_kv = (a)->num_kv_heads
 
 /* ---- run ---------------------------------------------------------------------------------- */
+
+#define BOLIDE__ATTN_LIST_ROWS(A, list)                                                            \
+    BOLIDE_IN(A, list, "n_indices", BOLIDE_I32, "page ids, request behind request",                \
+              BOLIDE__ATTN_OPTION),                                                                \
+        BOLIDE_IN(A, block_tables, "b m", BOLIDE_I32, "page ids, one row a request",               \
+                  BOLIDE__ATTN_OPTION)
 
 #define BOLIDE__ATTN_PAGE_ROWS(A, list)                                                            \
     BOLIDE_IN(A, k_cache, "kv_layout=NHD: p page_size h_kv d_qk; HND: p h_kv page_size d_qk",      \
               BOLIDE_LIKE(kv_data_type), "pages of keys"),                                         \
         BOLIDE_IN(A, v_cache, "kv_layout=NHD: p page_size h_kv d_vo; HND: p h_kv page_size d_vo",  \
                   BOLIDE_LIKE(kv_data_type), "pages of values"),                                   \
-        BOLIDE_IN(A, list, "n_indices", BOLIDE_I32, "page ids, request behind request",            \
-                  BOLIDE__ATTN_OPTION),                                                            \
-        BOLIDE_IN(A, block_tables, "b m", BOLIDE_I32, "page ids, one row a request",               \
-                  BOLIDE__ATTN_OPTION)
+        BOLIDE__ATTN_LIST_ROWS(A, list)
 
 #define BOLIDE__ATTN_SCALE_ROWS(A)                                                                 \
     BOLIDE_F64_OR(A, q_scale, " | _", BOLIDE_F32, 1, "what a stored 1.0 of q stands for"),         \
@@ -117,7 +131,8 @@
     .o_scale = (a)->o_scale, .q_scale_tensor = (a)->q_scale_tensor,                                \
     .k_scale_tensor = (a)->k_scale_tensor, .v_scale_tensor = (a)->v_scale_tensor,                  \
     .o_scale_tensor = (a)->o_scale_tensor, .lse_base_e = (a)->return_lse_base_on_e,                \
-    .sinks = (a)->sinks, .out = (a)->out, .lse = (a)->lse, .workspace = (a)->workspace
+    .sinks = (a)->sinks, .out = (a)->out, .lse = (a)->lse, .workspace = (a)->workspace,            \
+    .variant = (a)->variant
 
 #define BOLIDE__ATTN_RUN_FIELDS(a)                                                                 \
     BOLIDE__ATTN_SCALE_FIELDS(a), .q = (a)->q, .custom_mask = (a)->custom_mask,                    \

@@ -14,8 +14,8 @@
 /* ---- checks ------------------------------------------------------------------------------- */
 
 /* A scale has one value or one a head. */
-static bolide_status check_scale(const bolide__call *call, const char *name, const bolide_tensor *t,
-                                 int64_t heads) {
+bolide_status bolide__attention_check_scale(const bolide__call *call, const char *name,
+                                            const bolide_tensor *t, int64_t heads) {
     if (!t || bolide__numel(t) == 1 || bolide__numel(t) == heads)
         return BOLIDE_OK;
     return BOLIDE_FAIL_ARG(call, name, "shape",
@@ -123,19 +123,29 @@ static bolide_status check_memory(const bolide__call *call, const bolide__attent
                       f->device_int_bytes);
 }
 
+/* Without a softmax a row has no sum that a sink could join or an lse could tell. */
+static bolide_status check_weights(const bolide__call *call, const bolide__attention_run_args *a) {
+    if (!a->variant || !a->variant->no_softmax || (!a->sinks && !a->lse))
+        return BOLIDE_OK;
+    return BOLIDE_FAIL_ARG(call, a->sinks ? "sinks" : "lse", "pointer",
+                           "NULL with a variant of no_softmax", "a tensor");
+}
+
 bolide_status bolide__attention_check_args(const bolide__call *call,
                                            const bolide__attention_run_args *a, int64_t h_q,
                                            int64_t h_kv) {
+    BOLIDE_TRY(bolide__attention_check_variant(call, a->variant));
+    BOLIDE_TRY(check_weights(call, a));
     if (a->custom_mask && a->packed_custom_mask)
         return BOLIDE_FAIL_ARG(call, "custom_mask", "pointer", "this or packed_custom_mask",
                                "both");
     if (a->soft_cap && (*a->soft_cap < 0 || isinf(*a->soft_cap)))
         return BOLIDE_FAIL_ARG(call, "logits_soft_cap", "value", "a finite number, at least 0",
                                "%g", *a->soft_cap);
-    BOLIDE_TRY(check_scale(call, "q_scale", a->q_scale_tensor, h_q));
-    BOLIDE_TRY(check_scale(call, "k_scale", a->k_scale_tensor, h_kv));
-    BOLIDE_TRY(check_scale(call, "v_scale", a->v_scale_tensor, h_kv));
-    return check_scale(call, "o_scale", a->o_scale_tensor, 1);
+    BOLIDE_TRY(bolide__attention_check_scale(call, "q_scale", a->q_scale_tensor, h_q));
+    BOLIDE_TRY(bolide__attention_check_scale(call, "k_scale", a->k_scale_tensor, h_kv));
+    BOLIDE_TRY(bolide__attention_check_scale(call, "v_scale", a->v_scale_tensor, h_kv));
+    return bolide__attention_check_scale(call, "o_scale", a->o_scale_tensor, 1);
 }
 
 bolide_status bolide__attention_check_run(const bolide__call *call,
@@ -143,6 +153,10 @@ bolide_status bolide__attention_check_run(const bolide__call *call,
     const bolide__attention_plan *plan = (const bolide__attention_plan *)a->plan;
     BOLIDE_TRY(check_memory(call, a, plan));
     BOLIDE_TRY(bolide__attention_check_args(call, a, plan->frozen.h_q, plan->frozen.h_kv));
+    if (!a->variant != !(plan->frozen.flags & BOLIDE__ATTN_VARIANT))
+        return BOLIDE_FAIL_ARG(call, "variant", "pointer",
+                               a->variant ? "NULL, as planned" : "a variant, as planned", "%s",
+                               a->variant ? "a variant" : "NULL");
     BOLIDE_TRY(check_pages(call, a, plan));
     BOLIDE_TRY(check_mask(call, a, plan));
     BOLIDE_TRY(check_items(call, a, plan));
@@ -167,13 +181,14 @@ static const void *data_or_null(const bolide_tensor *t) {
     return t ? bolide__data(t) : NULL;
 }
 
-/* Page, token and head stride of a cache or of a packed tensor. */
+/* Page, token and head stride of a cache or of a packed tensor; a cache of one head may leave out
+ * that dimension. */
 static void kv_strides(const bolide_tensor *t, bool paged, bool hnd, int64_t *page, int64_t *n,
                        int64_t *h) {
     const int first = paged ? 1 : 0;
     *page = paged ? bolide__stride(t, 0) : 0;
     *n = bolide__stride(t, hnd ? first + 1 : first);
-    *h = bolide__stride(t, hnd ? first : first + 1);
+    *h = t->ndim == first + 3 ? bolide__stride(t, hnd ? first : first + 1) : 0;
 }
 
 static void fill_plan(bolide__attention_params *p, const bolide__attention_run_args *a) {
@@ -201,6 +216,7 @@ static void fill_plan(bolide__attention_params *p, const bolide__attention_run_a
     p->group = f->h_q / f->h_kv;
     p->d_qk = f->d_qk;
     p->d_vo = f->d_vo;
+    p->d_tail = f->d_tail;
     p->page_size = f->page_size;
     p->tile_rows = f->tile_rows;
     p->workers = f->workers;
@@ -213,6 +229,18 @@ static void fill_plan(bolide__attention_params *p, const bolide__attention_run_a
     p->soft_cap = f->soft_cap;
     p->rope_scale = f->rope_scale;
     p->rope_theta = f->rope_theta;
+}
+
+static void fill_tail(bolide__attention_params *p, const bolide__attention_run_args *a) {
+    if (!a->q_tail)
+        return;
+    p->q_tail = bolide__data(a->q_tail);
+    p->k_tail = bolide__data(a->k_tail);
+    p->q_tail_n = bolide__stride(a->q_tail, 0);
+    p->q_tail_h = bolide__stride(a->q_tail, 1);
+    p->k_tail_page = bolide__stride(a->k_tail, 0);
+    p->k_tail_n = bolide__stride(a->k_tail, 1);
+    p->tail_scale = scale_of(a->tail_scale_tensor, a->tail_scale);
 }
 
 bolide__attention_params bolide__attention_fill(const bolide__attention_run_args *a) {
@@ -243,6 +271,7 @@ bolide__attention_params bolide__attention_fill(const bolide__attention_run_args
         .k_scale = scale_of(a->k_scale_tensor, a->k_scale),
         .v_scale = scale_of(a->v_scale_tensor, a->v_scale),
         .o_scale = scale_of(a->o_scale_tensor, a->o_scale),
+        .variant = a->variant,
     };
     const int rows = hnd ? paged + 1 : paged; /* dimension of the tokens of a page */
     p.q_rows = a->q->shape[0];
@@ -251,6 +280,7 @@ bolide__attention_params bolide__attention_fill(const bolide__attention_run_args
     p.v_rows = a->v->shape[rows];
     kv_strides(a->k, paged, hnd, &p.k_page, &p.k_n, &p.k_h);
     kv_strides(a->v, paged, hnd, &p.v_page, &p.v_n, &p.v_h);
+    fill_tail(&p, a);
     fill_plan(&p, a);
     if (a->soft_cap && !isnan(*a->soft_cap))
         p.soft_cap = *a->soft_cap;
@@ -273,8 +303,12 @@ int64_t bolide__attention_lane_bytes(const struct bolide__attention_frozen *f) {
     const int64_t dq = pad16(f->d_qk), dv = pad16(f->d_vo);
     const int64_t scores = bolide__attention_score_rows(f->unit_heads, f->tile_rows) * block;
     int64_t floats = rows * dq + rows * dv + 2 * pad16(rows) + scores + block * dq + block * dv;
+    if (f->flags & (BOLIDE__ATTN_ROPE | BOLIDE__ATTN_TAIL))
+        floats += block * dq;
     if (f->flags & BOLIDE__ATTN_ROPE)
-        floats += block * dq + 2 * block * pad16(f->d_qk / 2);
+        floats += 2 * block * pad16(f->d_qk / 2);
+    if (f->flags & BOLIDE__ATTN_VARIANT)
+        floats += block * dq + block * dv;
     return (floats * (int64_t)sizeof(float) + 127) / 128 * 128;
 }
 
@@ -290,13 +324,17 @@ static const bolide__gemm_kernel *units_of(const bolide__call *call,
                                            const bolide__attention_params *p) {
     const bolide__gemm_kernel *g = bolide__gemm_bf16(bolide__units_allowed(call->ctx));
     const bool bf16 = p->q_dtype == BOLIDE_BF16 && p->kv_dtype == BOLIDE_BF16 &&
-                      p->o_dtype == BOLIDE_BF16 && !(p->flags & BOLIDE__ATTN_ROPE);
+                      p->o_dtype == BOLIDE_BF16 &&
+                      !(p->flags & (BOLIDE__ATTN_ROPE | BOLIDE__ATTN_TAIL));
     const bool whole = p->d_qk % 32 == 0 && p->d_vo % 32 == 0;
-    return g->unit && bf16 && whole && p->tile_rows >= 32 && p->unit_heads == 1 ? g : NULL;
+    const bool plain = p->tile_rows >= 32 && p->unit_heads == 1 && !p->hooks;
+    return g->unit && bf16 && whole && plain ? g : NULL;
 }
 
 bolide_status bolide__attention_cpu_run(const bolide__call *call, bolide__attention_params *p) {
     int64_t next_unit = 0;
+    bolide__variant_hooks hooks;
+    BOLIDE_TRY(bolide__attention_variant_hooks(call, p->variant, p, &hooks));
     const int64_t units = p->counts->items * (p->h_kv / p->unit_heads);
     const int64_t lanes = p->lane_count < units ? p->lane_count : units;
     p->next_unit = &next_unit;

@@ -57,12 +57,13 @@ void bolide__attention_sm90_choose(const bolide__call *call, frozen_part *f, int
                                    int64_t all_rows) {
     const bolide__cuda_limits *limits = bolide__cuda_limits_of(call->ctx);
     const int64_t units = (all_rows + ROWS - 1) / ROWS * f->h_kv;
-    f->sm90 = bolide__cuda_has_wgmma(call->ctx) && f->keys &&
-              (f->q_dtype & (BOLIDE_F16 | BOLIDE_BF16)) && f->kv_dtype == f->q_dtype &&
-              f->o_dtype == f->q_dtype && !f->use_custom_mask &&
-              !(f->flags & (BOLIDE__ATTN_ALIBI | BOLIDE__ATTN_ROPE)) &&
-              shared_bytes(f) <= limits->shared_optin && usual_rows > 64 &&
-              3 * units >= limits->sm_count && bolide__attention_cuda_rows(call, f, ROWS);
+    f->sm90 =
+        bolide__cuda_has_wgmma(call->ctx) && f->keys && (f->q_dtype & (BOLIDE_F16 | BOLIDE_BF16)) &&
+        f->kv_dtype == f->q_dtype && f->o_dtype == f->q_dtype && !f->use_custom_mask &&
+        !(f->flags &
+          (BOLIDE__ATTN_ALIBI | BOLIDE__ATTN_ROPE | BOLIDE__ATTN_TAIL | BOLIDE__ATTN_VARIANT)) &&
+        shared_bytes(f) <= limits->shared_optin && usual_rows > 64 &&
+        3 * units >= limits->sm_count && bolide__attention_cuda_rows(call, f, ROWS);
 }
 
 /* ---- the list ---------------------------------------------------------------------------------

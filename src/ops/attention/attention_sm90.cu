@@ -94,7 +94,7 @@ extern __shared__ __align__(1024) unsigned char dynamic[];
 
 /* S = Q K^T of the warpgroup's rows with a tile's keys. */
 void multiply_keys(float (&x)[KEYS / 2], uint32_t q, uint32_t k) {
-    const uint32_t a = row_descriptor(q), b = row_descriptor(k);
+    const uint32_t a = uniform_half(row_descriptor(q)), b = uniform_half(row_descriptor(k));
 #pragma unroll
     for (int i = 0; i < STEPS; i++)
         wgmma<half>(x, descriptor_at(a, i / 4 * Q_BLOCK + i % 4 * 32),
@@ -103,7 +103,7 @@ void multiply_keys(float (&x)[KEYS / 2], uint32_t q, uint32_t k) {
 
 /* O += P V. */
 void add_values(float (&o)[DV / 2], const uint32_t (&weights)[KEYS / 4], uint32_t v) {
-    const uint32_t b = column_descriptor(v, BLOCK);
+    const uint32_t b = uniform_half(column_descriptor(v, BLOCK));
 #pragma unroll
     for (int i = 0; i < KEYS / 16; i++)
         wgmma<half>(o, weights + 4 * i, descriptor_at(b, i * 2048));
