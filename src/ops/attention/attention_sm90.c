@@ -52,18 +52,26 @@ static int64_t box_of(const frozen_part *f) {
     return f->page_size % 8 == 0 && keys % f->page_size == 0 ? f->page_size : 1;
 }
 
+/* The shapes that have run: others go to attention.cu until they have. */
+static bool is_known(const frozen_part *f) {
+    const int64_t group = f->h_q / f->h_kv;
+    const bool square = f->d_qk == f->d_vo && (f->d_qk == 64 || f->d_qk == 128);
+    return ROWS % group == 0 && (square || (f->d_qk == 192 && f->d_vo == 128)) &&
+           (box_of(f) > 1 || (square && f->d_qk == 128));
+}
+
 /* A third of a wave of blocks without splits is as fast as attention.cu with them. */
 void bolide__attention_sm90_choose(const bolide__call *call, frozen_part *f, int64_t usual_rows,
                                    int64_t all_rows) {
     const bolide__cuda_limits *limits = bolide__cuda_limits_of(call->ctx);
     const int64_t units = (all_rows + ROWS - 1) / ROWS * f->h_kv;
-    f->sm90 =
-        bolide__cuda_has_wgmma(call->ctx) && f->keys && (f->q_dtype & (BOLIDE_F16 | BOLIDE_BF16)) &&
-        f->kv_dtype == f->q_dtype && f->o_dtype == f->q_dtype && !f->use_custom_mask &&
-        !(f->flags &
-          (BOLIDE__ATTN_ALIBI | BOLIDE__ATTN_ROPE | BOLIDE__ATTN_TAIL | BOLIDE__ATTN_VARIANT)) &&
-        shared_bytes(f) <= limits->shared_optin && usual_rows > 64 &&
-        3 * units >= limits->sm_count && bolide__attention_cuda_rows(call, f, ROWS);
+    const int64_t others =
+        BOLIDE__ATTN_ALIBI | BOLIDE__ATTN_ROPE | BOLIDE__ATTN_TAIL | BOLIDE__ATTN_VARIANT;
+    f->sm90 = bolide__cuda_has_wgmma(call->ctx) && f->keys &&
+              (f->q_dtype & (BOLIDE_F16 | BOLIDE_BF16)) && f->kv_dtype == f->q_dtype &&
+              f->o_dtype == f->q_dtype && !f->use_custom_mask && !(f->flags & others) &&
+              is_known(f) && shared_bytes(f) <= limits->shared_optin && usual_rows > 64 &&
+              3 * units >= limits->sm_count && bolide__attention_cuda_rows(call, f, ROWS);
 }
 
 /* ---- the list ---------------------------------------------------------------------------------
@@ -197,12 +205,21 @@ static bolide_status encode(const bolide__call *call, const frozen_part *f,
     return bolide__cuda_tensor_maps(call, count, boxes, maps, served);
 }
 
+/* Like is_known, of what a run brings: no cap, no sinks, scales that are positive numbers, rows of
+ * out that 16-byte stores may write. */
+static bool is_plain(const bolide__attention_params *p) {
+    return !(p->soft_cap > 0) && !p->sinks && !p->q_scale.tensor && !p->k_scale.tensor &&
+           !p->v_scale.tensor && !p->o_scale.tensor &&
+           p->sm_scale * p->q_scale.number * p->k_scale.number > 0 &&
+           is_wide(p->out, p->out_n | p->out_h);
+}
+
 bolide_status bolide__attention_sm90_run(const bolide__call *call, const frozen_part *f,
                                          const bolide__attention_params *p, bool *served) {
     const bool q_box = ROWS % p->group == 0;
     bolide__attention_sm90_params a = {.p = *p, .section_bytes = SECTION_BYTES};
     *served = false;
-    if (p->flags & BOLIDE__ATTN_ITEMS)
+    if (p->flags & BOLIDE__ATTN_ITEMS || !is_plain(p))
         return BOLIDE_OK;
     BOLIDE_TRY(encode(call, f, p, q_box, &a, served));
     if (!*served)
