@@ -117,7 +117,8 @@ static bool layout_holds(bolide__call *call, const bolide_param *r, const bolide
     const bolide_tensor *t = s->t;
     const int64_t small = INT32_MAX, most = (int64_t)1 << 57;
     int64_t numel = 1, span = 0;
-    bool dense = true, one_apart = true;
+    const bool written = r->kind == BOLIDE_KIND_OUT || r->kind == BOLIDE_KIND_INOUT;
+    bool dense = true, one_apart = true, nested = true;
     for (int i = f->ndim - 1; i >= 0; i--) {
         const int64_t size = t->shape[i], stride = t->strides ? t->strides[i] : numel;
         if (size <= 0 || size > small || !word_holds(call, &words[i], size) ||
@@ -128,6 +129,7 @@ static bool layout_holds(bolide__call *call, const bolide_param *r, const bolide
                 return false;
             dense &= stride == numel;
             one_apart &= stride == 1 || i < f->ndim - 1;
+            nested &= stride > span; /* so no two elements lie in one place */
             span += (size - 1) * stride;
         }
         numel *= size;
@@ -140,7 +142,8 @@ static bool layout_holds(bolide__call *call, const bolide_param *r, const bolide
     s->low = address;
     s->high = address + ((uintptr_t)span + 1) * bytes;
     return (dense || !(r->flags & BOLIDE_DENSE)) && (one_apart || r->flags & BOLIDE_STRIDED) &&
-           t->data && (align & (align - 1)) == 0 && (address & (align - 1)) == 0;
+           (nested || !written) && t->data && (align & (align - 1)) == 0 &&
+           (address & (align - 1)) == 0;
 }
 
 static bool tensor_holds(bolide__call *call, int index, bolide__seen *s) {
