@@ -27,7 +27,7 @@ help: ## list the goals
 python: # what the tests and the model need besides the build
 	@$(SETUP) python
 
-run: all python ## let a language model write an answer: MODEL=file.gguf PROMPT="..."
+run: all python ## let a language model write an answer: MODEL=file.gguf PROMPT="..." DEVICE=cuda
 	@tools/run_model.sh
 
 test: all python ## run every test
