@@ -146,17 +146,27 @@ static bool layout_holds(bolide__call *call, const bolide_param *r, const bolide
            (address & (align - 1)) == 0;
 }
 
+/* As bolide__row_form, which need not be asked where ranks tell the forms apart. */
+static const bolide__form *form_of(const bolide__call *call, int index, const bolide_tensor *t) {
+    const bolide__row *row = &call->program->rows[index];
+    if (row->same_rank)
+        return bolide__row_form(call, index, t);
+    const bolide__form *f = &call->program->forms[row->first_form];
+    for (const bolide__form *end = f + row->form_count; f < end; f++)
+        if (f->choice >= 0 ? f->choice == call->dims[row->choice_slot] : f->ndim == t->ndim)
+            return f;
+    return NULL;
+}
+
 static bool tensor_holds(bolide__call *call, int index, bolide__seen *s) {
     const bolide__program *p = call->program;
     const bolide__row *row = &p->rows[index];
     const bolide_param *r = &entry_of(call)->rows[index];
     const bolide_tensor *t = s->t;
-    const bolide__form *f = &p->forms[row->first_form];
     if (!device_holds(call, r, t->device) || t->ndim < 0 || t->ndim > BOLIDE__MAX_NDIM ||
         (t->ndim > 0 && !t->shape))
         return false;
-    if (row->form_count != 1 || f->choice >= 0)
-        f = bolide__row_form(call, index, t);
+    const bolide__form *f = form_of(call, index, t);
     if (!f || f->ndim != t->ndim)
         return false;
     if (row->twin_row >= 0) {
