@@ -8,7 +8,7 @@ PREFIX ?= /usr/local
 T ?= 60
 MAKEFLAGS += --no-print-directory
 SETUP := tools/setup.sh
-export TORCH_PACKAGES := torch apache-tvm-ffi numpy ml_dtypes pytest transformers
+export TORCH_PACKAGES := torch apache-tvm-ffi numpy ml_dtypes pytest transformers jax jax-tvm-ffi
 BUILD_NEEDS := compiler c++ cmake pkg-config python3
 
 # $(call build,PRESET,FOLDER): configures once, then builds.

@@ -7,10 +7,11 @@ bench/peers_cuda.py compares with FlashInfer on a GPU.
                      [--seconds S] [--eager] [--keep DIR] [FILE|PROBLEM]...
 
 Without a file or problem, every file in bench/problems (in bench/problems/cuda for the GPU) is
-taken. Ours and theirs alternate, and medians over the rounds are kept. A peer is whichever of
-torch's forms is fastest: f32 or bf16, eager or compiled (--eager leaves the compiled ones out), on
-values of the same distribution. Torch is installed for the measurement only, into a virtual
-environment of its own, unless the Python at hand has it; with --ours it is not needed.
+taken. Ours and theirs alternate, and medians over the rounds are kept; a peer that takes more than
+twice as long as the best is not timed again. A peer is whichever of torch's forms is fastest: f32
+or bf16, eager or compiled (--eager leaves the compiled ones out), on values of the same
+distribution. Torch is installed for the measurement only, into a virtual environment of its own,
+unless the Python at hand has it; with --ours it is not needed.
 
 --isa avx2 holds torch to AVX2 as well, and the device's name says so: that is how a machine with
 AVX2 only is measured on a larger one.
@@ -103,6 +104,12 @@ class Ours:
         self.process.wait()
 
 
+def within_twice_the_best(calls, times):
+    """The calls that may still turn out the best."""
+    best = min((us[-1] for us in times.values()), default=0)
+    return {name: call for name, call in calls.items() if times[name][-1] <= 2 * best}
+
+
 def measure(problem, ours, options):
     """Alternates ours and theirs; returns the line to keep."""
     calls = {}
@@ -115,6 +122,7 @@ def measure(problem, ours, options):
         lines.append(ours.measure(problem))
         for name, call in calls.items():
             times[name].append(call())
+        calls = within_twice_the_best(calls, times)
     lines.sort(key=lambda line: line["us"])
     line = lines[len(lines) // 2]
     line["us_min"] = min(other["us_min"] for other in lines)

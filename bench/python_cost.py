@@ -19,19 +19,28 @@ import torch
 
 import bolide
 from bolide import _binding
-from bolide._binding import operator
 
 
-def cost(call, device, rounds=40, calls=200):
-    best = float("inf")
+def spin(seconds=0.3):
+    """So that the processor has its speed before the first round."""
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        pass
+
+
+def costs(calls, device, count, rounds=40):
+    """The cost of each of some calls, whose rounds alternate."""
+    best = [float("inf")] * len(calls)
+    spin()
     for _ in range(rounds):
-        begin = time.perf_counter()
-        for _ in range(calls):
-            call()
-        best = min(best, (time.perf_counter() - begin) / calls)
-        if device == "cuda":
-            torch.cuda.synchronize()
-    return round(best * 1e6, 2)
+        for i, call in enumerate(calls):
+            begin = time.perf_counter()
+            for _ in range(count):
+                call()
+            best[i] = min(best[i], (time.perf_counter() - begin) / count)
+            if device == "cuda":
+                torch.cuda.synchronize()
+    return [round(b * 1e6, 2) for b in best]
 
 
 def norm(package, device):
@@ -68,7 +77,7 @@ def decode(package, device, batch=256, page=16):
 def binding(device):
     x, w = torch.randn(1, 128, device=device).half(), torch.ones(128, device=device).half()
     out, empty = torch.empty_like(x), x[:0]
-    call = operator("rmsnorm", "input weight out eps")._call
+    call = _binding.Operator("rmsnorm", "input weight out eps", "run").call
     yield "rmsnorm", lambda: call(x, w, out, 1e-6), 200
     yield "rmsnorm of no rows", lambda: call(empty, w, empty, 1e-6), 200
 
@@ -81,22 +90,26 @@ def main():
     device = given.device
     name = torch.cuda.get_device_name() if device == "cuda" else "cpu"
 
-    def report(made, way):
-        for call, function, calls in made:
-            print(json.dumps({"call": call, "way": way, "device": name, "torch": torch.__version__,
-                              "us": cost(function, device, calls=calls)}), flush=True)
+    def report(made, ways):
+        for same in zip(*made):
+            count = same[0][2]
+            for way, us in zip(ways, costs([function for _, function, _ in same], device, count)):
+                print(json.dumps({"call": same[0][0], "way": way, "device": name,
+                                  "torch": torch.__version__, "us": us}), flush=True)
 
+    packages, ways = [bolide], ["direct" if _binding._direct else "packed"]
+    if given.peer:
+        import flashinfer
+
+        packages.append(flashinfer)
+        ways.append(f"flashinfer {flashinfer.__version__}")
     for make in (norm, decode):
-        report(make(bolide, device), "direct" if _binding._direct else "packed")
-        if given.peer:
-            import flashinfer
-
-            report(make(flashinfer, device), f"flashinfer {flashinfer.__version__}")
-    report(binding(device), "binding")
+        report([make(package, device) for package in packages], ways)
+    report([binding(device)], ["binding"])
     if _binding._direct:
         _binding._direct.clear()
         for make in (norm, decode):
-            report(make(bolide, device), "packed")
+            report([make(bolide, device)], ["packed"])
 
 
 if __name__ == "__main__":

@@ -25,8 +25,16 @@ typedef struct bench_options {
     int64_t cache;  /* bytes of the last cache */
 } bench_options;
 
-/* 0, or -1 with a sentence in error (DRIVER_ERROR bytes). */
-int bench_run(const problem *p, const bench_options *options, bench_result *result, char *error);
+/* A problem with its instances; it can be measured again and again. */
+typedef struct bench bench;
+
+/* NULL, with a sentence in error (DRIVER_ERROR bytes). The options are kept. */
+bench *bench_open(const problem *p, const bench_options *options, char *error);
+
+/* 0, or -1 with a sentence in error. */
+int bench_measure(bench *b, bench_result *result, char *error);
+
+void bench_close(bench *b); /* NULL: nothing */
 
 /* The ceiling that binds: its name, and its time for the call in microseconds. */
 const char *bench_ceiling(const bench_result *result, const roofline *r, double *us);

@@ -129,7 +129,7 @@ static int run_frame(frame *f, TVMFFIAny *result) {
         f->stream = TVMFFIEnvGetStream(f->device.type, f->device.index);
     if (allocate_outputs(f) != 0)
         return -1;
-    if (f->binding->scratch_offset >= 0 && bring_scratch(f, ctx) != 0)
+    if (f->binding->scratch_offset >= 0 && !f->workspace_given && bring_scratch(f, ctx) != 0)
         return -1;
     const bolide_status status =
         bolide_op_call(f->binding->op, f->binding->phase, ctx, f->args, f->stream);
@@ -141,7 +141,8 @@ int invoke(void *self, const TVMFFIAny *args, int32_t count, TVMFFIAny *result) 
     frame f;
     f.binding = b;
     f.device = (bolide_device){0};
-    f.device_fixed = f.stream_known = false;
+    f.device_fixed = f.stream_known = f.workspace_given = false;
+    f.scratch.device = NULL;
     f.stream = NULL;
     f.tensor_count = f.list_count = f.integer_count = f.output_count = 0;
     memcpy(f.args, b->defaults, b->args_size);

@@ -21,15 +21,19 @@ enum {
     MAX_OUTPUTS = 8        /* outputs that one call allocates */
 };
 
-/* A value that is no row: the stream of a call whose tensors all lie on the host. */
+/* Values that are no rows: the stream of a call whose tensors all lie on the host, and one that
+ * nothing reads. "k_cache|v_cache" is two rows, by one tensor with both on its second axis. */
 #define STREAM_ARGUMENT "stream"
+#define UNREAD_ARGUMENT "-"
 
 typedef enum purpose { CALL, QUERY } purpose;
 
 /* One argument of a bound call. */
 typedef struct slot {
-    const bolide_param *row; /* NULL: the stream */
-    int64_t index;           /* of the row */
+    const bolide_param *row;  /* NULL: no row */
+    const bolide_param *half; /* the second row of one tensor for two */
+    int64_t index;            /* of the row */
+    bool unread;
 } slot;
 
 typedef struct binding {
@@ -64,10 +68,11 @@ typedef struct placed_workspace {
 typedef struct frame {
     const binding *binding;
     _Alignas(8) unsigned char args[MAX_ARGS_BYTES];
-    bolide_workspace scratch;
-    bolide_device device; /* of the call; type 0: none found yet */
-    bool device_fixed;    /* by a device tensor or a workspace */
+    bolide_workspace scratch; /* with one part: what a tensor in its place offered */
+    bolide_device device;     /* of the call; type 0: none found yet */
+    bool device_fixed;        /* by a device tensor or a workspace */
     bool stream_known;
+    bool workspace_given; /* by its address */
     bolide_stream stream;
 
     int32_t tensor_count, list_count, integer_count, output_count;

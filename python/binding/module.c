@@ -176,6 +176,25 @@ static int stream_scratch(int32_t device, bolide_stream stream, int64_t bytes, v
     return 0;
 }
 
+static int place_scratch(frame *f, char *at, int64_t first, int64_t second, int64_t host) {
+    f->scratch = (bolide_workspace){.device = at,
+                                    .device_bytes = first,
+                                    .device_int = at + first,
+                                    .device_int_bytes = second,
+                                    .pinned = at + first + second,
+                                    .pinned_bytes = host};
+    const bolide_workspace *w = &f->scratch;
+    memcpy(f->args + f->binding->scratch_offset, &w, sizeof w);
+    return 0;
+}
+
+static int raise_small(const frame *f, int64_t bytes) {
+    char text[96];
+    snprintf(text, sizeof text, "size: expected at least %lld bytes; got %lld", (long long)bytes,
+             (long long)f->scratch.device_bytes);
+    return raise_value(f->binding->entry, "workspace", text);
+}
+
 int bring_scratch(frame *f, const bolide_context *ctx) {
     bolide_sizes sizes;
     const bolide_status status = bolide_op_workspace(f->binding->op, ctx, f->args, &sizes);
@@ -194,25 +213,19 @@ int bring_scratch(frame *f, const bolide_context *ctx) {
     const int64_t host = cuda ? 0 : sizes.pinned_bytes;
     if (first + second + host == 0)
         return 0;
-    void *data = NULL;
+    void *data = f->scratch.device;
+    if (data && f->scratch.device_bytes < first + second + host)
+        return raise_small(f, first + second + host);
+    if (data)
+        return place_scratch(f, data, first, second, host);
     if (cuda && stream_scratch(f->device.index, f->stream, first + second, &data) != 0)
         return -1;
     if (!cuda && !(data = own_scratch(first + second + host))) {
         TVMFFIErrorSetRaisedFromCStr("RuntimeError", "scratch: memory could not be allocated");
         return -1;
     }
-    char *at = data;
-    f->scratch = (bolide_workspace){.device = at,
-                                    .device_bytes = first,
-                                    .device_int = at + first,
-                                    .device_int_bytes = second,
-                                    .pinned = at + first + second,
-                                    .pinned_bytes = host};
-    const bolide_workspace *w = &f->scratch;
-    memcpy(f->args + f->binding->scratch_offset, &w, sizeof w);
-    return 0;
+    return place_scratch(f, data, first, second, host);
 }
-
 /* set_grow(function): who allocates scratch on a GPU. */
 int set_grow(void *self, const TVMFFIAny *args, int32_t count, TVMFFIAny *result) {
     (void)self;
@@ -236,38 +249,52 @@ static int64_t row_named(const bolide_op *op, bolide_phase phase, const char *na
     return -1;
 }
 
+static bool is_word(const char *text, size_t length, const char *word) {
+    return length == strlen(word) && memcmp(text, word, length) == 0;
+}
+
+/* One word of the names: a row, two rows, or a value that is no row. */
+static int parse_name(binding *b, const char *name, size_t length) {
+    const char *const bar = memchr(name, '|', length);
+    const size_t first = bar ? (size_t)(bar - name) : length;
+    slot s = {.index = row_named(b->op, b->phase, name, first)};
+    s.row = s.index >= 0 ? bolide_op_param(b->op, b->phase, s.index) : NULL;
+    s.unread = is_word(name, length, UNREAD_ARGUMENT);
+    if (bar) {
+        const int64_t half = row_named(b->op, b->phase, bar + 1, length - first - 1);
+        s.half = half >= 0 ? bolide_op_param(b->op, b->phase, half) : NULL;
+    }
+    const bool two =
+        s.row && s.half && s.row->kind == BOLIDE_KIND_IN && s.half->kind == BOLIDE_KIND_IN;
+    if (bar ? !two : !s.row && !s.unread && !is_word(name, length, STREAM_ARGUMENT))
+        return raise_value(b->entry, name, "no such argument");
+    if (b->count == MAX_SLOTS)
+        return raise_value(b->entry, name, "too many arguments");
+    b->slots[b->count++] = s;
+    return 0;
+}
+
 /* Names separated by blanks, in the order of the values. */
 static int parse_names(binding *b, const char *names) {
     for (const char *c = names; *c;) {
         const size_t n = strcspn(c, " ");
-        if (n > 0) {
-            slot s = {.index = row_named(b->op, b->phase, c, n)};
-            s.row = s.index >= 0 ? bolide_op_param(b->op, b->phase, s.index) : NULL;
-            const bool stream = n == strlen(STREAM_ARGUMENT) && memcmp(c, STREAM_ARGUMENT, n) == 0;
-            if (!s.row && !stream)
-                return raise_value(b->entry, c, "no such argument");
-            if (b->count == MAX_SLOTS)
-                return raise_value(b->entry, c, "too many arguments");
-            b->slots[b->count++] = s;
-        }
+        if (n > 0 && parse_name(b, c, n) != 0)
+            return -1;
         c += n + (c[n] == ' ');
     }
     return 0;
 }
 
-/* An operator that is not planned and whose workspace Python does not pass gets scratch. */
+/* An operator that is not planned gets scratch where Python does not pass a workspace, or passes a
+ * tensor in its place. */
 static void find_scratch(binding *b) {
     const bolide_param *row;
     b->scratch_offset = -1;
     if (bolide_op_planned(b->op) || b->purpose == QUERY)
         return;
-    for (int64_t i = 0; (row = bolide_op_param(b->op, b->phase, i)); i++) {
-        bool passed = row->kind != BOLIDE_KIND_WORKSPACE;
-        for (int k = 0; k < b->count && !passed; k++)
-            passed = b->slots[k].row == row;
-        if (!passed)
+    for (int64_t i = 0; (row = bolide_op_param(b->op, b->phase, i)); i++)
+        if (row->kind == BOLIDE_KIND_WORKSPACE)
             b->scratch_offset = (int32_t)row->offset;
-    }
 }
 
 static int fill_binding(binding *b, const char *op, const char *phase, const char *names) {

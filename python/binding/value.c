@@ -115,6 +115,51 @@ static int set_tensor(frame *f, const slot *s, const TVMFFIAny *v) {
     return 0;
 }
 
+/* Strides of a tensor that DLPack gives without any. */
+static void compact(const bolide_tensor *t, int64_t *strides) {
+    int64_t step = 1;
+    for (int32_t i = t->ndim - 1; i >= 0; i--) {
+        strides[i] = t->strides ? t->strides[i] : step;
+        step *= t->shape[i];
+    }
+}
+
+/* Two rows by one tensor: its second axis has two places. */
+static int set_halves(frame *f, const slot *s, const TVMFFIAny *v) {
+    const bolide_tensor *t = tensor_of(f, s, v);
+    if (!t)
+        return wrong(f, s, "a tensor");
+    if (t->ndim < 2 || t->ndim > MAX_NDIM || f->tensor_count + 2 > MAX_SLOTS)
+        return wrong(f, s, "2 to 8 dimensions");
+    if (t->shape[1] != 2) {
+        char text[96];
+        snprintf(text, sizeof text,
+                 "shape: expected 2 on the second axis, keys and values; got %lld",
+                 (long long)t->shape[1]);
+        return raise_value(f->binding->entry, name_of(s), text);
+    }
+    note_device(f, s->row, t->device);
+    int64_t strides[MAX_NDIM];
+    compact(t, strides);
+    for (int half = 0; half < 2; half++) {
+        int64_t *dims = f->dims[f->tensor_count];
+        bolide_tensor *part = &f->tensors[f->tensor_count++];
+        *part = *t;
+        part->ndim = t->ndim - 1;
+        part->shape = dims;
+        part->strides = dims + MAX_NDIM;
+        part->byte_offset += (uint64_t)(half * strides[1] * t->dtype.bits * t->dtype.lanes / 8);
+        for (int32_t i = 0, to = 0; i < t->ndim; i++) {
+            if (i == 1)
+                continue;
+            dims[to] = t->shape[i];
+            dims[MAX_NDIM + to++] = strides[i];
+        }
+        store(f, (half ? s->half : s->row)->offset, &part);
+    }
+    return 0;
+}
+
 /* Elements of an array, list or shape of tvm-ffi. */
 static bool elements_of(const TVMFFIAny *v, const TVMFFIAny **elements, int64_t *count) {
     if (v->type_index != kTVMFFIArray && v->type_index != kTVMFFIList)
@@ -267,10 +312,21 @@ static bool address_of(const TVMFFIAny *v, void **out) {
     return v->type_index == kTVMFFIInt || v->type_index == kTVMFFIOpaquePtr;
 }
 
+/* A tensor of bytes serves as scratch; an address is of a workspace with all its parts. */
 static int set_workspace(frame *f, const slot *s, const TVMFFIAny *v) {
     void *address;
-    if (!address_of(v, &address))
-        return wrong(f, s, "an address");
+    if (!address_of(v, &address)) {
+        const bolide_tensor *t = tensor_of(f, s, v);
+        if (!t || f->binding->scratch_offset < 0)
+            return wrong(f, s, "an address");
+        int64_t bytes = (t->dtype.bits * t->dtype.lanes + 7) / 8;
+        for (int32_t i = 0; i < t->ndim; i++)
+            bytes *= t->shape[i];
+        f->scratch.device = bytes ? (char *)t->data + t->byte_offset : NULL;
+        f->scratch.device_bytes = bytes;
+        return 0;
+    }
+    f->workspace_given = true;
     const placed_workspace *placed = address;
     store(f, s->row->offset, &address);
     f->device = placed->device;
@@ -304,7 +360,9 @@ static bool is_tensor(const TVMFFIAny *v) {
 
 int set_slot(frame *f, const slot *s, const TVMFFIAny *v) {
     if (!s->row)
-        return set_stream(f, s, v);
+        return s->unread ? 0 : set_stream(f, s, v);
+    if (s->half)
+        return set_halves(f, s, v);
     if (v->type_index == kTVMFFINone && s->row->kind != BOLIDE_KIND_OUT)
         return 0;
     switch (s->row->kind) {

@@ -22,9 +22,11 @@ from ._alias_names import NAMES
 
 VERSION = "0.6.18"
 
-# Private names that engines use; tests/data/engine_names.txt says which and where.
+# Names outside of the list: private ones of engines, which tests/data/engine_names.txt has with
+# their places.
 PRIVATE = {
     "decode": "_get_range_buf",
+    "jit.rope": "gen_rope_module",  # the tutorial for JAX imports it from there
     "utils": "_cache_buf _ceil_pow2 _get_range_buf",
 }
 
@@ -59,7 +61,7 @@ class _Modules:
     @classmethod
     def all(cls) -> dict[str, dict[str, Any]]:
         if cls.contents is None:
-            cls.contents = {m: found for m in NAMES if m and (found := _has(m))}
+            cls.contents = {m: found for m in {**NAMES, **PRIVATE} if m and (found := _has(m))}
             for module in list(cls.contents):
                 while "." in module:
                     module = module.rpartition(".")[0]

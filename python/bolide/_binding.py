@@ -18,7 +18,11 @@ package:
     - a list of tensors or of integers: a list or tuple;
     - a workspace: ``Workspace.address``; a plan: ``Plan.address``;
     - ``stream``, which is no row: the address of a stream, for calls whose tensors all lie on the
-      host (a plan on host lengths). Otherwise the framework's current stream is taken.
+      host (a plan on host lengths). Otherwise the framework's current stream is taken;
+    - ``k_cache|v_cache``, two rows by one tensor that holds both on its second axis;
+    - ``-``, a value that nothing reads: a hint.
+
+    A call with one of the last two is for eager code alone.
 
 ``operator("batch_decode", names, phase="workspace")``
     gives a callable of the *plan's* arguments (of run's for an operator without plan) that returns
@@ -36,7 +40,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-from typing import Any, NamedTuple
+from typing import Any, Callable, NamedTuple
 
 from . import _frameworks, _library, _rows
 from ._library import torch
@@ -63,9 +67,9 @@ class Sizes(NamedTuple):
 
 
 class Operator:
-    """A bound operator; see the head of this module."""
+    """What is known of a bound operator; see the head of this module."""
 
-    __slots__ = ("name", "phase", "names", "rows", "table", "_call", "_lead", "_custom")
+    __slots__ = ("name", "phase", "names", "rows", "table", "lead", "call", "custom")
 
     def __init__(self, name: str, names: str, phase: str):
         self.name = name
@@ -74,31 +78,43 @@ class Operator:
         plan = phase == "plan" or (phase == "workspace" and _rows.planned(name))
         self.table = _rows.rows(name, "plan" if plan else "run")
         by_name = {row.name: row for row in self.table}
-        self.rows = tuple(by_name.get(n) for n in self.names)
-        self._call = _library.bind(name, phase, names)
-        self._lead = next((i for i, r in enumerate(self.rows) if r and r.is_tensor), 0)
-        self._custom = None
-        if torch is not None and phase == "run":
+        self.rows = tuple(by_name.get(n.partition("|")[0]) for n in self.names)
+        self.lead = next((i for i, r in enumerate(self.rows) if r and r.is_tensor), 0)
+        self.call = _library.bind(name, phase, names)
+        self.custom = None
+        if torch is not None and phase == "run" and not {"|", "-"} & set(names):
             from . import _compile
 
             _compile.define(self)
-
-    def __call__(self, *values: Any) -> Any:
-        if compiling():
-            return _trace(self, values)
-        if type(values[self._lead]) in _direct:
-            out = self._call(*values)
-            return out if out is None or type(out) in _direct else _several(self, out)
-        return _indirect(self, values)
 
     def given(self, values) -> dict[str, Any]:
         """The arguments by name."""
         return dict(zip(self.names, values))
 
 
-def operator(name: str, names: str, phase: str = "run") -> Operator:
+def operator(name: str, names: str, phase: str = "run") -> Callable:
     """Binds an operator; see the head of this module."""
-    return Operator(name, names, phase)
+    op = Operator(name, names, phase)
+    raw, lead = op.call, op.lead
+
+    def call(*values: Any) -> Any:
+        if compiling():
+            return _trace(op, values)
+        if type(values[lead]) in _direct:
+            out = raw(*values)
+            return out if out is None or type(out) in _direct else _several(op, out)
+        return _indirect(op, values)
+
+    call.__name__ = call.__qualname__ = call.name = name
+    return call
+
+
+def eager(op: Operator, values) -> Any:
+    """The call, whoever traces."""
+    if type(values[op.lead]) in _direct:
+        out = op.call(*values)
+        return out if out is None or type(out) in _direct else _several(op, out)
+    return _indirect(op, values)
 
 
 def _several(op: Operator, out):
@@ -139,7 +155,7 @@ def _indirect(op: Operator, values):
         values, made = allocate(op, values)
     packed = [_frameworks.pack(v, row is not None and row.kind in ("out", "inout"))
               for v, row in zip(values, op.rows)]
-    out = op._call(*packed)
+    out = op.call(*packed)
     return Sizes(*out) if op.phase == "workspace" else _result(made)
 
 

@@ -49,7 +49,7 @@ def define(op) -> None:
     arguments = _arguments(op)
     name = f"{op.name}_{zlib.crc32(' '.join(op.names).encode()):08x}"
     if name in _defined:
-        op._custom = _defined[name]
+        op.custom = _defined[name]
         return
     schema = ", ".join(f"{kind} {arg}" for arg, kind, _ in arguments)
     _fragment.define(f"{name}({schema}) -> ()")
@@ -59,14 +59,14 @@ def define(op) -> None:
         for (_, _, i), value in zip(arguments, args):
             if value is not None:
                 values[i] = value
-        op(*values)
+        _binding.eager(op, values)
 
     def fake(*args):
         return None
 
     _fragment.impl(name, run, "CompositeExplicitAutograd")
     torch.library.register_fake(f"bolide::{name}", fake, lib=_fragment)
-    op._custom = _defined[name] = getattr(torch.ops.bolide, name).default
+    op.custom = _defined[name] = getattr(torch.ops.bolide, name).default
 
 
 def trace(op, values):
@@ -84,5 +84,5 @@ def trace(op, values):
             args.append(op.rows[i].choices[value])
         else:
             args.append(value)
-    op._custom(*args)
+    op.custom(*args)
     return _binding._result(made)

@@ -27,6 +27,7 @@ if torch is not None:
     if hasattr(torch, "float4_e2m1fn_x2"):
         _from_torch[torch.float4_e2m1fn_x2] = (17, 4, 2)
     _to_torch = {d.bit: k for k, d in _torch_dtypes.items()}
+    _torch_by_name = {d.name: k for k, d in _torch_dtypes.items()}
 else:
     _Tensor = ()
 
@@ -95,9 +96,9 @@ def pack(value: Any, written: bool = False) -> Any:
 
 def empty(like: Any, shape, dtype: Any):
     """Memory of the framework and device of another tensor. dtype is any framework's, or a bit."""
-    d = _dtypes.BY_BIT[dtype] if isinstance(dtype, int) else _dtypes.of(dtype)
     if is_torch(like):
-        return torch.empty(tuple(shape), dtype=_to_torch[d.bit], device=like.device)
+        return torch.empty(tuple(shape), dtype=torch_dtype(dtype), device=like.device)
+    d = _dtypes.BY_BIT[dtype] if isinstance(dtype, int) else _dtypes.of(dtype)
     numpy = sys.modules["numpy"]
     return numpy.empty(tuple(shape), dtype=numpy_dtype(d))
 
@@ -138,7 +139,16 @@ def numpy_dtype(d):
 
 
 def torch_dtype(value: Any):
-    """torch's dtype for any framework's."""
+    """torch's dtype for any framework's, or for a bit. The tables that are asked first never change,
+    so that torch.compile can trace them."""
+    if isinstance(value, torch.dtype):
+        return value
+    if isinstance(value, int):
+        return _to_torch[value]
+    if isinstance(value, _dtypes.dtype):
+        return _to_torch[value.bit]
+    if isinstance(value, str) and value in _torch_by_name:
+        return _torch_by_name[value]
     return _to_torch[_dtypes.of(value).bit]
 
 

@@ -7,6 +7,7 @@ from typing import Any, Optional
 
 from . import _frameworks, _missing
 from ._binding import operator
+from .jit.modules import gen_act_and_mul_module  # noqa: F401
 
 Tensor = Any
 

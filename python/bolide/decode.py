@@ -12,6 +12,7 @@ from ._wrappers.decode import (  # noqa: F401
     BatchDecodeWithPagedKVCacheWrapper, CUDAGraphBatchDecodeWithPagedKVCacheWrapper,
     fast_decode_plan)
 from ._wrappers.mla import BatchDecodeMlaWithPagedKVCacheWrapper  # noqa: F401
+from .jit.modules import gen_single_decode_module  # noqa: F401
 
 Tensor = Any
 

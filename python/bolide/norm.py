@@ -15,6 +15,7 @@ from typing import Any, Optional, Tuple, Union
 from . import _frameworks, _missing
 from ._arguments import later
 from ._binding import operator
+from .jit.modules import gen_norm_module  # noqa: F401
 
 Tensor = Any
 _F8_E4M3 = 1 << 4

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 from typing import Any, Optional, Tuple, Union
 
-from . import _dtypes, _frameworks, _missing
+from . import _frameworks, _missing
 from ._arguments import check_backend, later
 from ._binding import operator
 from ._wrappers.prefill import BatchPrefillWithPagedKVCacheWrapper  # noqa: F401
 from ._wrappers.ragged import BatchPrefillWithRaggedKVCacheWrapper  # noqa: F401
+from .jit.modules import gen_single_prefill_module  # noqa: F401
 
 Tensor = Any
 
@@ -56,7 +57,7 @@ def single_prefill_with_kv_cache(
     later("single_prefill_with_kv_cache", kv_cache_sf=kv_cache_sf)
     if o_dtype is None:
         o_dtype = q.dtype if _frameworks.itemsize(q) > 1 else "bfloat16"
-    out = _frameworks.empty(q, (*q.shape[:-1], v.shape[-1]), _dtypes.of(o_dtype))
+    out = _frameworks.empty(q, (*q.shape[:-1], v.shape[-1]), o_dtype)
     lse = _single(q, k, v, custom_mask, packed_custom_mask, causal, kv_layout, pos_encoding_mode,
                   window_left, logits_soft_cap, sm_scale, rope_scale, rope_theta, scale_q,
                   _both("k_scale, scale_k", scale_k, k_scale),

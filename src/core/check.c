@@ -3,6 +3,7 @@
 // The checks that rows imply, for every argument of every operator: scalars, then each tensor's
 // presence, device, rank, dtype and plain dimensions, then dimensions that are expressions,
 // strides, alignment and overlap. The order is fixed, so the first message is the same everywhere.
+// A usual call, with nothing to complain of, is seen through by check_usual.c and never comes here.
 
 #include "core/check.h"
 
@@ -11,6 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/check_parts.h"
 #include "core/check_text.h"
 #include "core/context.h"
 
@@ -52,13 +54,6 @@ static const void *read_pointer(const char *p) {
     const void *v;
     memcpy(&v, p, sizeof v);
     return v;
-}
-
-static int is_tensor_kind(bolide_kind k) {
-    const unsigned tensors = 1u << BOLIDE_KIND_IN | 1u << BOLIDE_KIND_OUT |
-                             1u << BOLIDE_KIND_INOUT | 1u << BOLIDE_KIND_F64_OR_TENSOR |
-                             1u << BOLIDE_KIND_I64_OR_TENSOR;
-    return (int)(tensors >> k & 1);
 }
 
 static int is_written(bolide_kind k) {
@@ -226,7 +221,8 @@ static bool same_dtype(const bolide__call *call, const row_view *v, const bolide
     if (v->row->like_slot >= 0 || v->row->like_row < 0)
         return false;
     const row_view other = view(call, v->row->like_row);
-    const bolide_tensor *o = is_tensor_kind(other.param->kind) ? read_pointer(other.field) : NULL;
+    const bolide_tensor *o =
+        bolide__is_tensor_kind(other.param->kind) ? read_pointer(other.field) : NULL;
     return o && o->dtype.code == t->dtype.code && o->dtype.bits == t->dtype.bits &&
            o->dtype.lanes == t->dtype.lanes;
 }
@@ -408,14 +404,7 @@ static bolide_status check_data(const bolide__call *call, const row_view *v,
                            "address %% %d = %d", (int)align, (int)off);
 }
 
-/* A tensor that is present, and the bytes that it reaches. */
-typedef struct seen {
-    const bolide_tensor *t;
-    int row;
-    uintptr_t low, high; /* lowest and one past the highest byte; equal: none */
-} seen;
-
-static void find_reach(seen *s) {
+static void find_reach(bolide__seen *s) {
     const bolide_tensor *t = s->t;
     const int64_t bytes = bolide__elem_bytes(t);
     int64_t down = 0, up = 1, numel = 1;
@@ -429,42 +418,6 @@ static void find_reach(seen *s) {
     }
     s->low = (uintptr_t)bolide__data(t) + (uintptr_t)(down * bytes);
     s->high = (uintptr_t)bolide__data(t) + (uintptr_t)(up * bytes);
-}
-
-static bool same_view(const bolide_tensor *a, const bolide_tensor *b) {
-    if (bolide__data(a) != bolide__data(b) || a->ndim != b->ndim ||
-        bolide__elem_bytes(a) != bolide__elem_bytes(b))
-        return false;
-    for (int32_t i = 0; i < a->ndim; i++) {
-        if (a->shape[i] != b->shape[i] ||
-            (a->shape[i] != 1 && bolide__stride(a, i) != bolide__stride(b, i)))
-            return false;
-    }
-    return true;
-}
-
-/* An output may be exactly the input that its row names. Any other overlap is refused where it is
- * certain: the same first byte, or two dense ranges that meet. Strided views of one buffer (q and k
- * of a fused projection) interleave without sharing an element, so they pass. */
-static bolide_status check_overlap(const bolide__call *call, const seen *all, int count,
-                                   const seen *out) {
-    const row_view v = view(call, out->row);
-    for (int i = 0; i < count; i++) {
-        const seen *o = &all[i];
-        if (o->low >= out->high || out->low >= o->high || o == out || o->low == o->high)
-            continue;
-        const row_view other = view(call, o->row);
-        if ((o < out && is_written(other.param->kind)) ||
-            (v.row->alias_row == o->row && same_view(out->t, o->t)))
-            continue;
-        if (out->low == o->low || (bolide__is_contiguous(out->t) && bolide__is_contiguous(o->t)))
-            return BOLIDE_FAIL_ARG(
-                call, v.param->name, "memory",
-                bolide__text("no overlap with %s", other.param->name), "%llu bytes shared",
-                (unsigned long long)((o->high < out->high ? o->high : out->high) -
-                                     (o->low > out->low ? o->low : out->low)));
-    }
-    return BOLIDE_OK;
 }
 
 /* ---- lists -------------------------------------------------------------------------------- */
@@ -498,9 +451,9 @@ static bolide_status check_list(bolide__call *call, const row_view *v) {
 
 /* ---- all rows ----------------------------------------------------------------------------- */
 
-static void begin_dims(bolide__call *call, const void *plan) {
-    for (int i = 0; i < call->program->name_count; i++)
-        call->dims[i] = INT64_MIN;
+void bolide__begin_dims(bolide__call *call, const void *plan) {
+    for (int i = 0; i < call->program->name_count; i += 4) /* a multiple of 4 has room */
+        call->dims[i] = call->dims[i + 1] = call->dims[i + 2] = call->dims[i + 3] = INT64_MIN;
     const bolide__plan_dim *d = call->op->plan_dims;
     for (int i = 0; plan && d && d[i].name; i++)
         call->dims[i] = read_i64((const char *)plan + d[i].offset);
@@ -521,7 +474,7 @@ static bolide_status check_scalars(bolide__call *call, int sizes_only) {
     const int n = row_count(call);
     for (int i = 0; i < n; i++) {
         const row_view v = view(call, i);
-        if (is_tensor_kind(v.param->kind) ||
+        if (bolide__is_tensor_kind(v.param->kind) ||
             (v.param->kind == BOLIDE_KIND_F64 && !isnan(read_f64(v.field))))
             continue;
         BOLIDE_TRY(check_scalar(call, &v, sizes_only));
@@ -530,7 +483,8 @@ static bolide_status check_scalars(bolide__call *call, int sizes_only) {
 }
 
 /* Lists of tensors, then whatever needs more than one tensor. */
-static bolide_status check_together(bolide__call *call, seen *all, int count, int sizes_only) {
+static bolide_status check_together(bolide__call *call, bolide__seen *all, int count,
+                                    int sizes_only) {
     const int n = row_count(call);
     for (int i = 0; i < count; i++) {
         const row_view v = view(call, all[i].row);
@@ -542,23 +496,19 @@ static bolide_status check_together(bolide__call *call, seen *all, int count, in
         if (v.param->kind == BOLIDE_KIND_TENSOR_LIST)
             BOLIDE_TRY(check_list(call, &v));
     }
-    for (int i = 0; !sizes_only && i < count; i++) {
-        if (all[i].low != all[i].high && is_written(view(call, all[i].row).param->kind))
-            BOLIDE_TRY(check_overlap(call, all, count, &all[i]));
-    }
-    return BOLIDE_OK;
+    return sizes_only ? BOLIDE_OK : bolide__check_overlaps(call, all, count);
 }
 
-bolide_status bolide__check_rows(bolide__call *call, const void *plan, int sizes_only) {
+bolide_status bolide__check_every_row(bolide__call *call, const void *plan, int sizes_only) {
     const int n = row_count(call);
-    seen all[BOLIDE__MAX_ROWS];
+    bolide__seen all[BOLIDE__MAX_ROWS];
     int count = 0;
-    begin_dims(call, plan);
+    bolide__begin_dims(call, plan);
     BOLIDE_TRY(check_scalars(call, sizes_only));
     for (int i = 0; i < n; i++) {
         const row_view v = view(call, i);
         bolide_status s;
-        if (!is_tensor_kind(v.param->kind))
+        if (!bolide__is_tensor_kind(v.param->kind))
             continue;
         const bolide_tensor *t = present(call, &v, sizes_only, &s);
         if (t) {
@@ -571,15 +521,23 @@ bolide_status bolide__check_rows(bolide__call *call, const void *plan, int sizes
     return check_together(call, all, count, sizes_only);
 }
 
+bolide_status bolide__check_rows(bolide__call *call, const void *plan, int sizes_only) {
+    bolide__seen all[BOLIDE__MAX_ROWS];
+    const int count = sizes_only ? -1 : bolide__check_usual(call, plan, all);
+    return count < 0 ? bolide__check_every_row(call, plan, sizes_only)
+                     : bolide__check_overlaps(call, all, count);
+}
+
 void bolide__bind_loosely(bolide__call *call, const void *plan) {
     const int n = row_count(call);
-    begin_dims(call, plan);
+    bolide__begin_dims(call, plan);
     for (int pass = 0; pass < 3; pass++) {
         for (int i = 0; i < n; i++) {
             const row_view v = view(call, i);
             if (pass == 0 && v.row->own_slot >= 0)
                 call->dims[v.row->own_slot] = read_i64(v.field);
-            if (pass == 0 || !is_tensor_kind(v.param->kind) || v.param->kind == BOLIDE_KIND_OUT)
+            if (pass == 0 || !bolide__is_tensor_kind(v.param->kind) ||
+                v.param->kind == BOLIDE_KIND_OUT)
                 continue;
             const bolide_tensor *t = read_pointer(v.field);
             if (!t || !t->shape || t->ndim < 0 || t->ndim > BOLIDE__MAX_NDIM)

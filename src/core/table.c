@@ -260,6 +260,13 @@ static void write_default(unsigned char *image, const bolide_param *r) {
     }
 }
 
+static int count_words(const char *text) {
+    int count = 1;
+    for (; *text; text++)
+        count += *text == ' ';
+    return count;
+}
+
 static void compile_row(parser *ps, const bolide__entry *e, int i) {
     const bolide_param *r = &e->rows[i];
     bolide__row *row = &ps->p->rows[i];
@@ -280,6 +287,13 @@ static void compile_row(parser *ps, const bolide__entry *e, int i) {
         broken(ps, "alias names no row");
     row->twin_row = -1;
     ps->p->list_count += r->kind == BOLIDE_KIND_TENSOR_LIST;
+    ps->p->expressions += row->has_expr;
+    row->usual = bolide_dtype_of(r->dtypes & -r->dtypes);
+    if (bolide__is_tensor_kind(r->kind))
+        ps->p->tensors[ps->p->tensor_count++] = (uint8_t)i;
+    else if (r->kind != BOLIDE_KIND_F64 || !(r->flags & BOLIDE_OPTIONAL)) /* those always hold */
+        ps->p->scalars[ps->p->scalar_count++] = (uint8_t)i;
+    row->choices = (uint8_t)(r->kind == BOLIDE_KIND_ENUM ? count_words(r->choices) : 0);
     if (r->kind == BOLIDE_KIND_PLAN)
         ps->p->plan_row = i;
     if (r->kind == BOLIDE_KIND_WORKSPACE)

@@ -48,6 +48,8 @@ typedef struct bolide__row {
     int16_t alias_row;  /* input row whose memory it may share; −1: none */
     int16_t twin_row; /* earlier row with the same several forms: both take the same; −1: none */
     uint8_t has_expr;
+    uint8_t choices;    /* values of an enum row */
+    bolide_dtype usual; /* one that the row takes, if it names any itself */
 } bolide__row;
 
 /* Postfix code of expressions. */
@@ -62,19 +64,30 @@ typedef struct bolide__program {
     uint32_t tag;
     int32_t name_count;
     int32_t form_count, word_count, code_count;
-    int32_t list_count;              /* rows that are lists of tensors */
+    int32_t list_count;  /* rows that are lists of tensors */
+    int32_t expressions; /* rows with one among their dimensions */
+    int32_t tensor_count, scalar_count;
     int32_t plan_row, workspace_row; /* -1: none */
     char entry_name[64];
     struct {
         const char *text;
         int32_t length;
     } names[BOLIDE__MAX_NAMES];
+    uint8_t tensors[BOLIDE__MAX_ROWS], scalars[BOLIDE__MAX_ROWS]; /* rows: one tensor, all else */
     bolide__row rows[BOLIDE__MAX_ROWS];
     bolide__form forms[BOLIDE__MAX_FORMS];
     bolide__word words[BOLIDE__MAX_WORDS];
     bolide__instr code[BOLIDE__MAX_CODE];
     _Alignas(8) unsigned char defaults[BOLIDE__MAX_ARGS_BYTES];
 } bolide__program;
+
+/* Whether a row of this kind has one tensor, or may have. */
+static inline int bolide__is_tensor_kind(bolide_kind k) {
+    const unsigned tensors = 1u << BOLIDE_KIND_IN | 1u << BOLIDE_KIND_OUT |
+                             1u << BOLIDE_KIND_INOUT | 1u << BOLIDE_KIND_F64_OR_TENSOR |
+                             1u << BOLIDE_KIND_I64_OR_TENSOR;
+    return (int)(tensors >> k & 1);
+}
 
 /* The compiled rows of a phase; compiles at the first call, safe from many threads. NULL if the
  * operator lacks the phase. A malformed dimension string is a fault of ours and aborts. */

@@ -77,4 +77,10 @@ static inline int64_t bolide__row_grain(int64_t row_elems) {
     return row_elems >= 16384 ? 1 : 16384 / (row_elems > 0 ? row_elems : 1);
 }
 
+/* The same for a kernel that fetches ahead within its piece: of many rows, a 64th. */
+static inline int64_t bolide__long_grain(int64_t rows, int64_t row_elems) {
+    const int64_t least = bolide__row_grain(row_elems), share = rows / 64;
+    return share > least ? share : least;
+}
+
 #endif

@@ -25,6 +25,9 @@
 //   f32_round            to nearest even
 //   f32_to_i32           towards zero, f32_to_i32_round to nearest even; INT32_MIN for NaN and
 //                        for values outside int32
+//   i32_stream           a store past the caches, to a multiple of 64 bytes; simd_stream_end()
+//   comes
+//                        behind the last. For results too large to be found in a cache later.
 //   f32_sum, _hmax, _hmin  one fixed tree: lanes i and i+8, then +4, +2, +1
 
 #ifndef BOLIDE_CPU_SIMD_H
@@ -60,6 +63,10 @@
 #endif
 
 enum { BOLIDE_LANES = 16 };
+
+/* A result of at least so many bytes is stored past the caches: it is as large as the second cache
+ * of today's cores, and a store into a cache would first read the line. */
+enum { BOLIDE_STREAM_BYTES = 2 << 20 };
 
 /* n as a count of lanes. */
 BOLIDE_INLINE int simd_count(int64_t n) {

@@ -211,6 +211,13 @@ BOLIDE_INLINE void i32_store(int32_t *p, i32x16 a) {
     _mm256_storeu_si256((__m256i *)p, a.lo);
     _mm256_storeu_si256((__m256i *)(p + 8), a.hi);
 }
+BOLIDE_INLINE void i32_stream(int32_t *p, i32x16 a) {
+    _mm256_stream_si256((__m256i *)p, a.lo);
+    _mm256_stream_si256((__m256i *)(p + 8), a.hi);
+}
+BOLIDE_INLINE void simd_stream_end(void) {
+    _mm_sfence();
+}
 BOLIDE_INLINE i32x16 i32_load_mask(mask16 m, const int32_t *p) {
     return (i32x16){_mm256_maskload_epi32(p, simd_mask_lo(m)),
                     _mm256_maskload_epi32(p + 8, simd_mask_hi(m))};

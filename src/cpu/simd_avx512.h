@@ -142,6 +142,12 @@ BOLIDE_INLINE i32x16 i32_load(const int32_t *p) {
 BOLIDE_INLINE void i32_store(int32_t *p, i32x16 a) {
     _mm512_storeu_si512(p, a.v);
 }
+BOLIDE_INLINE void i32_stream(int32_t *p, i32x16 a) {
+    _mm512_stream_si512((__m512i *)p, a.v);
+}
+BOLIDE_INLINE void simd_stream_end(void) {
+    _mm_sfence();
+}
 BOLIDE_INLINE i32x16 i32_load_mask(mask16 m, const int32_t *p) {
     return (i32x16){_mm512_maskz_loadu_epi32(m.k, p)};
 }

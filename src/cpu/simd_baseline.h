@@ -54,6 +54,11 @@ BOLIDE_INLINE i32x16 i32_load(const int32_t *p) {
 BOLIDE_INLINE void i32_store(int32_t *p, i32x16 a) {
     memcpy(p, &a, sizeof a);
 }
+BOLIDE_INLINE void i32_stream(int32_t *p, i32x16 a) {
+    i32_store(p, a);
+}
+BOLIDE_INLINE void simd_stream_end(void) {
+}
 
 /* ---- masks -------------------------------------------------------------------------------- */
 

@@ -53,10 +53,17 @@ BOLIDE_INLINE i32x16 simd_round_bf16(f32x16 a) {
     const i32x16 bias = i32_add(i32_and(i32_shr(u, 16), i32_set(1)), i32_set(0x7FFF));
     return i32_select(f32_isnan(a), i32_or(u, i32_set(0x400000)), i32_add(u, bias));
 }
-BOLIDE_INLINE void bf16_store_pair(void *p, const f32x16 v[2]) {
+BOLIDE_INLINE i32x16 simd_bf16_pair(const f32x16 v[2]) {
     const i32x16 even = i32_shr(simd_round_bf16(v[0]), 16);
     const i32x16 odd = i32_and(simd_round_bf16(v[1]), i32_set((int32_t)0xFFFF0000));
-    i32_store((int32_t *)p, i32_or(even, odd));
+    return i32_or(even, odd);
+}
+BOLIDE_INLINE void bf16_store_pair(void *p, const f32x16 v[2]) {
+    i32_store((int32_t *)p, simd_bf16_pair(v));
+}
+/* Past the caches, to 64 bytes at an address that is a multiple of 64. */
+BOLIDE_INLINE void bf16_stream_pair(void *p, const f32x16 v[2]) {
+    i32_stream((int32_t *)p, simd_bf16_pair(v));
 }
 
 /* ---- small floats with integers ----------------------------------------------------------- */

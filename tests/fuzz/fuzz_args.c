@@ -11,6 +11,8 @@
 
 #include "buffer.h"
 #include "case.h"
+#include "core/check.h"
+#include "core/check_parts.h"
 #include "fuzz.h"
 #include "numeric.h"
 #include "scratch.h"
@@ -220,6 +222,34 @@ static void keep_promise(const target *t, view *views) {
     }
 }
 
+/* The quick pass over the rows says nothing or what the full checks say, and binds the same. */
+static void compare_checks(const bolide_op *op, bolide_phase phase, const unsigned char *args) {
+    const bolide__program *p = bolide__program_of(op, phase);
+    const bolide_args_head *head = (const bolide_args_head *)args;
+    const bolide__entry *e = phase == BOLIDE_PLAN ? &op->plan : &op->run;
+    bolide__seen all[BOLIDE__MAX_ROWS];
+    bolide__call quick = {.op = op,
+                          .phase = phase,
+                          .ctx = fuzz_context(),
+                          .args = args,
+                          .entry_name = p->entry_name,
+                          .program = p};
+    bolide__call full = quick;
+    const void *plan = NULL;
+    if (phase == BOLIDE_RUN && op->plan.args_size)
+        memcpy(&plan, args + e->rows[p->plan_row].offset, sizeof plan);
+    if (head->size != e->args_size || (phase == BOLIDE_RUN && op->plan.args_size && !plan))
+        return;
+    const int count = bolide__check_usual(&quick, plan, all);
+    if (count < 0)
+        return;
+    if (bolide__check_overlaps(&quick, all, count) != bolide__check_every_row(&full, plan, 0))
+        abort();
+    for (int i = 0; i < p->name_count; i++)
+        if (quick.dims[i] != full.dims[i])
+            abort();
+}
+
 /* ---- a call ------------------------------------------------------------------------------- */
 
 static void make_views(const target *t, view *views) {
@@ -272,6 +302,7 @@ static void call_spoilt(target *t, input *in, bolide_phase phase) {
             args[take(in) % 8] ^= take(in); /* the head */
     }
     keep_promise(t, views);
+    compare_checks(t->c->op, phase, args);
     if (bolide_op_call(t->c->op, phase, fuzz_context(), args, NULL) != BOLIDE_OK &&
         !bolide_last_error()->message[0])
         abort();

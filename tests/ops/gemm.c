@@ -46,7 +46,8 @@ static const char *const mm_bf16_cases[] = {
     "mm_bf16 m=2,6 n=30 k=33,64 b.order=0:1,1:0 b.pad=5 a.pad=3 out.pad=1",
     "mm_bf16 m=9,20 n=40 k=1100 b.order=0:1,1:0 a=f16,bf16",
     "mm_bf16 m=800 n=33 k=70 b.order=0:1,1:0 out_dtype=f32", /* more rows than are packed at once */
-    "mm_bf16 m=2,6 b.stride0=2 b.stride1=131",               /* neither dimension is contiguous */
+    "mm_bf16 m=230 n=1100,2000 k=1200 b.order=0:1,1:0 a=bf16", /* pieces of several panels */
+    "mm_bf16 m=2,6 b.stride0=2 b.stride1=131",                 /* neither dimension is contiguous */
     "mm_bf16 m=2,6 a.stride0=0",
     "mm_bf16 m=0,2 n=0,3 k=0,4",
     "mm_bf16 m=2,7 n=3 k=0 bias=f32",

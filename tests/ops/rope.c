@@ -9,6 +9,7 @@ static const char *const apply_rope_pos_ids_cases[] = {
     "interleave=0,1",
     "apply_rope_pos_ids d=256 rotary_dim=64 from=700 pos=2355 q=f16,f32 interleave=0,1",
     "apply_rope_pos_ids d=100 rotary_dim=2,34,100 q=bf16 interleave=0,1",
+    "apply_rope_pos_ids n=210 h_q=32 h_kv=8 d=128 rotary_dim=64,96,128 q=bf16", /* large */
     "apply_rope_pos_ids q=f32 d=128 from=131000 pos=1048576 rope_theta=10000,5e5 pos_ids=i32,i64",
     "apply_rope_pos_ids q=f16 rope_scale=4 rope_theta=1e6",
     "apply_rope_pos_ids q=bf16 q_rope_out=q k_rope_out=k rotary_dim=32 interleave=0,1",

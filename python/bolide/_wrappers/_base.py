@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import math
 import weakref
-from typing import Any, NamedTuple, Optional
+from typing import Any, Callable, NamedTuple, Optional
 
 from .. import _dtypes, _frameworks
 from .._arguments import check_backend, split_paged
-from .._binding import Operator, Plan, Workspace, _direct, operator
+from .._binding import Plan, Workspace, _direct, compiling, operator
 from .._library import BusyError, torch
 from . import _memory
 
@@ -26,12 +26,14 @@ INT_WORKSPACE_BYTES = 8 * 1024 * 1024
 
 
 class Operators(NamedTuple):
-    """The three calls of a planned operator and the arguments of its plan."""
+    """The calls of a planned operator and the arguments of its plan. run_joined has keys and values
+    in one tensor."""
 
     names: tuple[str, ...]
-    sizes: Operator
-    plan: Operator
-    run: Operator
+    sizes: Callable
+    plan: Callable
+    run: Callable
+    run_joined: Callable
 
 
 def bind(name: str, plan_names: str, run_names: str) -> Operators:
@@ -40,7 +42,8 @@ def bind(name: str, plan_names: str, run_names: str) -> Operators:
         tuple(plan_names.split()),
         operator(name, plan_names + " workspace", "workspace"),
         operator(name, plan_names + " workspace plan stream", "plan"),
-        operator(name, run_names + " workspace plan"))
+        operator(name, run_names + " workspace plan"),
+        operator(name, run_names.replace("k_cache v_cache", "k_cache|v_cache") + " workspace plan"))
 
 
 def refuse(name: str, **arguments: Any) -> None:
@@ -98,6 +101,7 @@ class Planned:
         self._plan_info: Optional[Plan] = None
         self._arguments: dict[str, Any] = {}
         self._planned: Optional[Options] = None
+        self._attributes_planned: Optional[tuple] = None
         self._forwarded: Optional[Options] = None
         self._outgrown: list = []
         self._pos_encoding_mode = "NONE"
@@ -172,6 +176,11 @@ class Planned:
         """Whether the wrapper keeps its index arrays in the caller's buffers."""
         return self._use_cuda_graph
 
+    def _attributes(self) -> tuple:
+        """Those that options are read from."""
+        return (self._causal, self._pos_encoding_mode, self._window_left, self._logits_soft_cap,
+                self._rope_scale, self._rope_theta)
+
     def _options(self) -> Options:
         """The options in the attributes."""
         return options_of(self._causal, self._pos_encoding_mode, self._window_left,
@@ -204,6 +213,7 @@ class Planned:
                 raise
             self._plan_values(values, memory)
         self._arguments, self._planned, self._plan_info = arguments, options, memory
+        self._attributes_planned = None
         if self._cached_module is None:
             self._cached_module = PlanModule(self)
         return memory
@@ -222,6 +232,12 @@ class Planned:
         """The plan of what plan() was given, or of what forward asked for last."""
         self._make_plan(arguments, options if self._forwarded is None else self._forwarded)
         self._set_options(options)
+        self._note_attributes()
+
+    def _note_attributes(self) -> None:
+        """So that a run need not build the options to see that they are those of the plan."""
+        same = self._planned is not None and self._options() == self._planned
+        self._attributes_planned = self._attributes() if same else None
 
     def _plan_again(self, options: Options) -> None:
         """Options have changed since the plan."""
@@ -233,6 +249,7 @@ class Planned:
                 f"{type(self).__name__}: {', '.join(changed)}: not as planned, and no plan can be "
                 "made while a graph is captured; call it once before, or give them to plan()")
         self._make_plan(self._arguments, options)
+        self._note_attributes()
 
     def _keep(self, plan: dict[str, Any], sm_scale: Optional[float], d_qk: int, d_vo: int) -> None:
         """Attributes behind a successful plan, under FlashInfer's names."""
@@ -264,6 +281,8 @@ class Planned:
         self._sm_scale = sm_scale
 
     def _before_run(self) -> None:
+        if self._attributes() == self._attributes_planned and self._plan_info is not None:
+            return
         options = self._options()
         if options != self._planned or self._plan_info is None:
             if options != self._forwarded:
@@ -288,16 +307,14 @@ class Planned:
             lse = _frameworks.empty(q, (q.shape[0], q.shape[1]), "float32")
         return out, lse
 
-    def _split(self, paged_kv_cache: Any) -> tuple[Any, Any]:
+    def _run(self, q: Tensor, paged_kv_cache: Any, *more: Any) -> None:
+        """The call, with keys and values apart or in one tensor."""
         if type(paged_kv_cache) is tuple and paged_kv_cache[0].ndim == 4:
-            return paged_kv_cache
-        if type(paged_kv_cache) in _direct and paged_kv_cache.ndim == 5:
-            if paged_kv_cache.shape[1] != 2:
-                raise ValueError(
-                    f"{type(self).__name__}.run: paged_kv_cache: shape: expected [_, 2, _, _, _]; "
-                    f"got {list(paged_kv_cache.shape)}")
-            return paged_kv_cache.unbind(1)
-        return split_paged(paged_kv_cache, self._kv_layout)
+            self._operators.run(q, *paged_kv_cache, *more)
+        elif type(paged_kv_cache) in _direct and paged_kv_cache.ndim == 5 and not compiling():
+            self._operators.run_joined(q, paged_kv_cache, *more)
+        else:
+            self._operators.run(q, *split_paged(paged_kv_cache, self._kv_layout), *more)
 
     def _scale_arguments(self, args: tuple, *scales: Any) -> tuple[Any, Any, Any]:
         """q_scale, k_scale and v_scale, which FlashInfer also takes as positional arguments behind

@@ -333,12 +333,11 @@ class BatchDecodeWithPagedKVCacheWrapper(Planned):
         if args:
             q_scale, k_scale, v_scale = self._scale_arguments(args, q_scale, k_scale, v_scale)
         q_scale, k_scale = self._scales(q_scale, k_scale)
-        k, v = self._split(paged_kv_cache)
         out, lse = self._outputs(q, out, lse, return_lse)
         tables = self._block_tables
-        self._operators.run(
-            q, k, v, self._paged_kv_indices_buf if tables is None else None, tables, sinks, q_scale,
-            k_scale, v_scale, out, lse, self._workspace.address, self._plan_info.address)
+        self._run(q, paged_kv_cache, self._paged_kv_indices_buf if tables is None else None, tables,
+                  sinks, q_scale, k_scale, v_scale, out, lse, self._workspace.address,
+                  self._plan_info.address)
         return (out, lse) if return_lse else out
 
     def run_return_lse(self, q: Tensor, paged_kv_cache: Any, *args: Any, q_scale: Any = None,

@@ -439,11 +439,10 @@ class BatchPrefillWithPagedKVCacheWrapper(Prefill):
         if args:
             q_scale, k_scale, v_scale = self._scale_arguments(args, q_scale, k_scale, v_scale)
         q_scale, k_scale = self._scales(q_scale, k_scale)
-        k, v = self._split(paged_kv_cache)
         out, lse = self._outputs(q, out, lse, return_lse)
         tables = self._block_tables
-        self._operators.run(q, k, v, self._paged_kv_indices_buf if tables is None else None, tables,
-                            *self._run_tail(sinks, q_scale, k_scale, v_scale, out, lse))
+        self._run(q, paged_kv_cache, self._paged_kv_indices_buf if tables is None else None, tables,
+                  *self._run_tail(sinks, q_scale, k_scale, v_scale, out, lse))
         return (out, lse) if return_lse else out
 
     def run_return_lse(self, q: Tensor, paged_kv_cache: Any, *args: Any, q_scale: Any = None,

@@ -83,14 +83,16 @@ typedef struct bolide__tile_params {
     int64_t m, n, k, slice;
     int64_t first, rows; /* the rows of m at hand */
     int64_t m_pieces;    /* groups of BOLIDE__TILE_ROWS rows in them */
+    int64_t columns;     /* of a piece: a multiple of nr */
     bolide__gemm_out out;
 } bolide__tile_params;
 
 enum {
-    BOLIDE__TILE_CHUNK = 768,     /* rows of m that are packed at a time: bounds the workspace */
-    BOLIDE__TILE_ROWS = 192,      /* rows of m in a piece: a multiple of every mr */
-    BOLIDE__TILE_COLS = 32,       /* the largest nr */
-    BOLIDE__TILE_PANEL = 32 << 10 /* bytes of a slice of a panel of b: it stays in L1 */
+    BOLIDE__TILE_CHUNK = 768,      /* rows of m that are packed at a time: bounds the workspace */
+    BOLIDE__TILE_ROWS = 192,       /* rows of m in a piece: a multiple of every mr */
+    BOLIDE__TILE_COLS = 64,        /* columns of a piece: a multiple of every nr */
+    BOLIDE__TILE_PANEL = 32 << 10, /* bytes of a slice of a panel of b: it stays in L1 */
+    BOLIDE__TILE_FAR = 1 << 20 /* bytes of a that are too many to pass by with every panel of b */
 };
 #endif
 

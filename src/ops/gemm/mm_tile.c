@@ -45,6 +45,15 @@ static void pack_tiles(void *arg, int64_t begin, int64_t end, int worker) {
     }
 }
 
+/* Several panels a piece where the packed rows of a outgrow the second cache and there are pieces
+ * enough. A sum runs over k in the same order either way. */
+static int64_t columns_of(const bolide_context *ctx, const bolide__tile_params *p) {
+    const bolide__gemm_kernel *g = p->kernel;
+    const int64_t pieces = p->n / BOLIDE__TILE_COLS * p->m_pieces;
+    const bool large = p->rows * p->k * g->elem_bytes > BOLIDE__TILE_FAR;
+    return large && pieces >= 8 * bolide__cpu_threads(ctx) ? BOLIDE__TILE_COLS : g->nr;
+}
+
 void bolide__gemm_tile(const bolide_context *ctx, bolide__tile_params *p) {
     const bolide__gemm_kernel *g = p->kernel;
     p->slice = slice_of(g, p->k);
@@ -54,9 +63,9 @@ void bolide__gemm_tile(const bolide_context *ctx, bolide__tile_params *p) {
         p->m_pieces = (p->rows + BOLIDE__TILE_ROWS - 1) / BOLIDE__TILE_ROWS;
         bolide__parallel_for(ctx, tiles_of(g, p->rows), bolide__row_grain(p->k * g->mr), pack_tiles,
                              p);
-        const int64_t panels = (p->n + g->nr - 1) / g->nr;
-        const int64_t work = p->k * g->nr * (p->rows < 16 ? 1 : 16);
-        bolide__parallel_for(ctx, panels * p->m_pieces, bolide__row_grain(work),
-                             BOLIDE_CPU_PICK(tile_pieces), p);
+        p->columns = columns_of(ctx, p);
+        const int64_t pieces = (p->n + p->columns - 1) / p->columns * p->m_pieces;
+        const int64_t work = p->k * p->columns * (p->rows < 16 ? 1 : 16);
+        bolide__parallel_for(ctx, pieces, bolide__row_grain(work), BOLIDE_CPU_PICK(tile_pieces), p);
     }
 }

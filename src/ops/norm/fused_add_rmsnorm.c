@@ -35,7 +35,7 @@ static bolide__rmsnorm_params add_params(const bolide__call *call, float weight_
 
 static bolide_status add_cpu(const bolide__call *call, float weight_bias) {
     bolide__rmsnorm_params p = add_params(call, weight_bias);
-    bolide__parallel_for(call->ctx, p.rows, bolide__row_grain(p.d),
+    bolide__parallel_for(call->ctx, p.rows, bolide__long_grain(p.rows, p.d),
                          BOLIDE_CPU_PICK(fused_add_rmsnorm_rows), &p);
     return BOLIDE_OK;
 }
@@ -112,7 +112,7 @@ static bolide__rmsnorm_params quant_params(const bolide__call *call) {
 
 static bolide_status fused_add_rmsnorm_quant_cpu(const bolide__call *call) {
     bolide__rmsnorm_params p = quant_params(call);
-    bolide__parallel_for(call->ctx, p.rows, bolide__row_grain(p.d),
+    bolide__parallel_for(call->ctx, p.rows, bolide__long_grain(p.rows, p.d),
                          BOLIDE_CPU_PICK(rmsnorm_scaled_rows), &p);
     return BOLIDE_OK;
 }
@@ -174,7 +174,7 @@ static bolide__rmsnorm_params block_quant_params(const bolide__call *call) {
 
 static bolide_status block_quant_cpu(const bolide__call *call) {
     bolide__rmsnorm_params p = block_quant_params(call);
-    bolide__parallel_for(call->ctx, p.rows, bolide__row_grain(p.d),
+    bolide__parallel_for(call->ctx, p.rows, bolide__long_grain(p.rows, p.d),
                          BOLIDE_CPU_PICK(rmsnorm_block_quant_rows), &p);
     return BOLIDE_OK;
 }
@@ -229,7 +229,7 @@ static bolide__rmsnorm_params scaled_params(const bolide__call *call) {
 
 static bolide_status rms_norm_add_residual_cpu(const bolide__call *call) {
     bolide__rmsnorm_params p = scaled_params(call);
-    bolide__parallel_for(call->ctx, p.rows, bolide__row_grain(p.d),
+    bolide__parallel_for(call->ctx, p.rows, bolide__long_grain(p.rows, p.d),
                          BOLIDE_CPU_PICK(rmsnorm_scaled_rows), &p);
     return BOLIDE_OK;
 }

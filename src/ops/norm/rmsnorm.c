@@ -27,8 +27,8 @@ static bolide__rmsnorm_params fill(const bolide__call *call, int gemma) {
 }
 
 static bolide_status run_cpu(const bolide__call *call, bolide__rmsnorm_params p) {
-    bolide__parallel_for(call->ctx, p.rows, bolide__row_grain(p.d), BOLIDE_CPU_PICK(rmsnorm_rows),
-                         &p);
+    bolide__parallel_for(call->ctx, p.rows, bolide__long_grain(p.rows, p.d),
+                         BOLIDE_CPU_PICK(rmsnorm_rows), &p);
     return BOLIDE_OK;
 }
 

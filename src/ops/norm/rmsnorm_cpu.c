@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // RMS norm and its relatives on the CPU. A row is read twice: once from memory for the sum of its
-// squares (rms_lanes.h), once from cache to be scaled and stored. Memory bandwidth is the limit.
+// squares (rms_lanes.h), once from cache to be scaled and stored. Memory bandwidth is the limit, so
+// the next row is fetched while this one is finished, and large results go past the caches.
 
 #include <float.h>
 
@@ -26,7 +27,7 @@ BOLIDE_INLINE void finish(form f, const row *r, f32x16 rms, int64_t i, int64_t l
 }
 
 /* The same for elements i ... i+31 where all tensors are bf16. */
-BOLIDE_INLINE void finish_pair(form f, const row *r, f32x16 rms, int64_t i) {
+BOLIDE_INLINE void finish_pair(form f, const row *r, f32x16 rms, int64_t i, bool stream) {
     f32x16 x[2], w[2];
     x_pair(f, r, i, x);
     if (f.residual)
@@ -38,7 +39,10 @@ BOLIDE_INLINE void finish_pair(form f, const row *r, f32x16 rms, int64_t i) {
         if (f.silu)
             x[k] = f32_silu(x[k]);
     }
-    bf16_store_pair(dtype_at_mut(r->out, BOLIDE_BF16, i), x);
+    if (stream)
+        bf16_stream_pair(dtype_at_mut(r->out, BOLIDE_BF16, i), x);
+    else
+        bf16_store_pair(dtype_at_mut(r->out, BOLIDE_BF16, i), x);
 }
 
 /* The largest finite number of out's dtype where the result is bounded. */
@@ -61,19 +65,30 @@ static row first_row(const bolide__rmsnorm_params *p) {
 
 BOLIDE_INLINE void rows(const bolide__rmsnorm_params *p, int64_t begin, int64_t end, form f) {
     row r = first_row(p);
+    const bool large = p->rows * p->d * p->out.bytes >= BOLIDE_STREAM_BYTES;
     for (int64_t k = begin; k < end; k++) {
         r.input = bolide__row_at(&p->input, k, p->h);
         r.residual = f.residual ? bolide__row_at(&p->residual, k, p->h) : NULL;
         r.out = bolide__row_at(&p->out, k, p->h);
         const f32x16 rms = f32_set(inverse_rms(f, &r, p->d, p->eps));
         int64_t i = 0;
-        for (; f.paired && f.out == BOLIDE_BF16 && i + 32 <= p->d; i += 32)
-            finish_pair(f, &r, rms, i);
+        const bool stream = large && (uintptr_t)r.out % 64 == 0 && r.out != r.input;
+        const int64_t next = k + 1 < end ? k + 1 : k;
+        const char *input = bolide__row_at(&p->input, next, p->h);
+        const char *residual = f.residual ? bolide__row_at(&p->residual, next, p->h) : input;
+        for (; f.paired && f.out == BOLIDE_BF16 && i + 32 <= p->d; i += 32) {
+            __builtin_prefetch(input + 2 * i);
+            if (f.residual)
+                __builtin_prefetch(residual + 2 * i);
+            finish_pair(f, &r, rms, i, stream);
+        }
         for (; i + 16 <= p->d; i += 16)
             finish(f, &r, rms, i, 16);
         if (i < p->d)
             finish(f, &r, rms, i, p->d - i);
     }
+    if (large)
+        simd_stream_end();
 }
 
 /* ---- instances ------------------------------------------------------------------------------ */

@@ -177,7 +177,8 @@ static bolide_status rope_cpu(const bolide__call *call) {
     bolide__rope_params p;
     fill(call, &p);
     const int64_t row = (p.side[0].h + p.side[1].h) * p.d;
-    bolide__parallel_for(call->ctx, p.n, bolide__row_grain(row), BOLIDE_CPU_PICK(rope_tokens), &p);
+    bolide__parallel_for(call->ctx, p.n, bolide__long_grain(p.n, row), BOLIDE_CPU_PICK(rope_tokens),
+                         &p);
     return BOLIDE_OK;
 }
 

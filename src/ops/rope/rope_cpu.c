@@ -10,8 +10,9 @@
 #include "cpu/simd.h"
 #include "ops/rope/rope_internal.h"
 
-/* Factors of one token. Halves: cosine and sine of pair i at [i]. Interleaved: channel c is
- * x[c] * cosine[c] + x[c ^ 1] * sine[c], the sign of the first member's sine folded in. */
+/* Factors of one token. Halves: cosine and sine of pair i at [i], or in the order of
+ * bf16_load_pair. Interleaved: channel c is x[c] * cosine[c] + x[c ^ 1] * sine[c], the sign of the
+ * first member's sine folded in. */
 typedef struct turn {
     float cosine[2 * BOLIDE__ROPE_MAX_PAIRS];
     float sine[2 * BOLIDE__ROPE_MAX_PAIRS];
@@ -47,6 +48,23 @@ static void spread_pairs(turn *t, int64_t pairs) {
     }
 }
 
+/* Whether halves of bf16 are taken 32 pairs at a time. */
+static bool is_split(const bolide__rope_params *p) {
+    return p->dtype == BOLIDE_BF16 && !p->interleave && p->rotary_dim % 64 == 0;
+}
+
+/* Of 32 values those with an even place, then the others. */
+static void split_order(float *x, int64_t count) {
+    for (int64_t i = 0; i < count; i += 32) {
+        float old[32];
+        memcpy(old, x + i, sizeof old);
+        for (int64_t k = 0; k < 16; k++) {
+            x[i + k] = old[2 * k];
+            x[i + 16 + k] = old[2 * k + 1];
+        }
+    }
+}
+
 /* False if the position lies outside the table. */
 static bool find_turn(const bolide__rope_params *p, int64_t position, turn *t) {
     const int64_t pairs = p->rotary_dim / 2;
@@ -67,6 +85,10 @@ static bool find_turn(const bolide__rope_params *p, int64_t position, turn *t) {
     }
     if (p->interleave)
         spread_pairs(t, pairs);
+    if (is_split(p)) {
+        split_order(t->cosine, pairs);
+        split_order(t->sine, pairs);
+    }
     return true;
 }
 
@@ -83,6 +105,33 @@ BOLIDE_INLINE void turn_halves(const char *in, char *out, const turn *t, int64_t
     }
 }
 
+/* The same of bf16 with factors in split order. What lies `ahead` bytes further is fetched; with
+ * stream the result goes past the caches. */
+BOLIDE_INLINE void turn_split(const char *in, char *out, const turn *t, int64_t pairs,
+                              int64_t ahead, bool stream) {
+    for (int64_t i = 0; i < pairs; i += 2 * BOLIDE_LANES) {
+        f32x16 a[2], b[2], low[2], high[2];
+        bf16_load_pair(in + 2 * i, a);
+        bf16_load_pair(in + 2 * (pairs + i), b);
+        __builtin_prefetch((const void *)((uintptr_t)(in + 2 * i) + (uintptr_t)ahead));
+        __builtin_prefetch((const void *)((uintptr_t)(in + 2 * (pairs + i)) + (uintptr_t)ahead));
+        BOLIDE_UNROLL
+        for (int k = 0; k < 2; k++) {
+            const f32x16 c = f32_load(t->cosine + i + k * BOLIDE_LANES);
+            const f32x16 s = f32_load(t->sine + i + k * BOLIDE_LANES);
+            low[k] = f32_sub(f32_mul(a[k], c), f32_mul(b[k], s));
+            high[k] = f32_add(f32_mul(b[k], c), f32_mul(a[k], s));
+        }
+        if (stream) {
+            bf16_stream_pair(out + 2 * i, low);
+            bf16_stream_pair(out + 2 * (pairs + i), high);
+        } else {
+            bf16_store_pair(out + 2 * i, low);
+            bf16_store_pair(out + 2 * (pairs + i), high);
+        }
+    }
+}
+
 BOLIDE_INLINE void turn_interleaved(const char *in, char *out, const turn *t, int64_t channels,
                                     int64_t dtype) {
     const int64_t bytes = bolide__dtype_bytes(dtype);
@@ -96,14 +145,20 @@ BOLIDE_INLINE void turn_interleaved(const char *in, char *out, const turn *t, in
 }
 
 BOLIDE_INLINE void turn_side(const bolide__rope_params *p, const bolide__rope_side *s,
-                             int64_t token, const turn *t, int64_t dtype) {
+                             int64_t token, const turn *t, int64_t dtype, bool last) {
     const int64_t bytes = bolide__dtype_bytes(dtype);
     const char *in = (const char *)s->in + token * s->in_n * bytes;
     char *out = (char *)s->out + token * s->out_n * bytes;
     const int64_t turned = t ? p->rotary_dim : 0;
+    const int64_t ahead = last ? 0 : s->in_n * bytes;
+    const bool split = dtype == BOLIDE_BF16 && is_split(p);
+    const bool large = p->n * (p->side[0].h + p->side[1].h) * p->d * bytes >= BOLIDE_STREAM_BYTES;
     for (int64_t h = 0; h < s->h; h++) {
         if (t && p->interleave)
             turn_interleaved(in, out, t, p->rotary_dim, dtype);
+        else if (t && split)
+            turn_split(in, out, t, p->rotary_dim / 2, ahead,
+                       large && in != out && (uintptr_t)out % 64 == 0);
         else if (t)
             turn_halves(in, out, t, p->rotary_dim / 2, dtype);
         if (in != out && turned < p->d)
@@ -120,8 +175,9 @@ BOLIDE_INLINE void turn_tokens(const bolide__rope_params *p, int64_t begin, int6
         int64_t position;
         const bool turns = position_of(p, i, &position) && find_turn(p, position, &t);
         for (int side = 0; side < 2; side++)
-            turn_side(p, &p->side[side], i, turns ? &t : NULL, dtype);
+            turn_side(p, &p->side[side], i, turns ? &t : NULL, dtype, i + 1 == end);
     }
+    simd_stream_end();
 }
 
 void BOLIDE_ISA(rope_tokens)(void *arg, int64_t begin, int64_t end, int worker) {

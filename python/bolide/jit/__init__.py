@@ -1,0 +1,11 @@
+# SPDX-License-Identifier: Apache-2.0
+"""FlashInfer's compiled modules of functions, of which :mod:`bolide.jit.modules` has some, as far as
+programs use them. Nothing here compiles anything."""
+
+from .. import _missing
+from .core import JitSpec, MissingJITCacheError, build_jit_specs
+from .modules import (
+    gen_act_and_mul_module, gen_single_decode_module, gen_single_prefill_module,
+    get_single_decode_uri, get_single_prefill_uri)
+
+__getattr__ = _missing.lookup(__name__)

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the files of the checks share: the whole of them (check.c), one quick pass over the usual
+// call (check_usual.c), and overlaps of memory (check_overlap.c).
+
+#ifndef BOLIDE_CORE_CHECK_PARTS_H
+#define BOLIDE_CORE_CHECK_PARTS_H
+
+#include "core/op.h"
+
+/* A tensor that is present, and the bytes that it reaches. */
+typedef struct bolide__seen {
+    const bolide_tensor *t;
+    uintptr_t low, high; /* lowest and one past the highest byte; equal: none */
+    int row;
+} bolide__seen;
+
+/* Forgets every name, then takes those that the plan holds. */
+void bolide__begin_dims(bolide__call *call, const void *plan);
+
+/* All rows in their order, with the message of the first that does not hold. */
+bolide_status bolide__check_every_row(bolide__call *call, const void *plan, int sizes_only);
+
+/* The number of tensors, which it lists in all, if every row of the call certainly holds, with the
+ * names bound as the full checks bind them; -1 if it holds no such view, right or wrong. Overlaps
+ * are not looked at. */
+int bolide__check_usual(bolide__call *call, const void *plan, bolide__seen *all);
+
+/* No output shares memory with another tensor but where its row says so. */
+bolide_status bolide__check_overlaps(const bolide__call *call, const bolide__seen *all, int count);
+
+#endif

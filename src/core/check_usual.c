@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One quick pass over the rows of a call that is as calls usually are: tensors with elements, with
+// positive strides, of sizes far from any limit, on the context's device. It says yes or nothing.
+// Whatever it does not know (empty tensors, broadcasts, lists) and whatever is wrong goes to the
+// full checks, which look again, in the order of the messages. So a test may ask of any call that
+// what passes here passes there, with the same names bound.
+
+#include <math.h>
+#include <string.h>
+
+#include "core/check.h"
+#include "core/check_parts.h"
+#include "core/context.h"
+
+static const bolide__entry *entry_of(const bolide__call *call) {
+    return call->phase == BOLIDE_PLAN ? &call->op->plan : &call->op->run;
+}
+
+static int64_t read_i64(const char *p) {
+    int64_t v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+
+static double read_f64(const char *p) {
+    double v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+
+static const void *read_pointer(const char *p) {
+    const void *v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+
+/* ---- scalars ------------------------------------------------------------------------------ */
+
+static bool integer_holds(bolide__call *call, const bolide_param *r, const bolide__row *row,
+                          int64_t value) {
+    if (value == BOLIDE_NO_INT)
+        return r->flags & BOLIDE_OPTIONAL;
+    if ((r->kind == BOLIDE_KIND_BOOL && value >> 1 != 0) ||
+        (r->kind == BOLIDE_KIND_ENUM && (value < 0 || value >= row->choices)) ||
+        (r->kind == BOLIDE_KIND_DTYPE && ((value & (value - 1)) != 0 || !(value & r->dtypes))))
+        return false;
+    if (row->own_slot >= 0)
+        call->dims[row->own_slot] = value;
+    return true;
+}
+
+static bool scalar_holds(bolide__call *call, const bolide_param *r, const bolide__row *row) {
+    const char *field = (const char *)call->args + r->offset;
+    const bool optional = r->flags & BOLIDE_OPTIONAL;
+    switch (r->kind) {
+    case BOLIDE_KIND_F64:
+        return optional || !isnan(read_f64(field));
+    case BOLIDE_KIND_I64:
+    case BOLIDE_KIND_BOOL:
+    case BOLIDE_KIND_ENUM:
+    case BOLIDE_KIND_DTYPE:
+        return integer_holds(call, r, row, read_i64(field));
+    case BOLIDE_KIND_WORKSPACE:
+    case BOLIDE_KIND_PLAN:
+    case BOLIDE_KIND_VARIANT:
+    case BOLIDE_KIND_COMM:
+        return optional || read_pointer(field);
+    default:
+        return false; /* tuples and lists */
+    }
+}
+
+/* ---- tensors ------------------------------------------------------------------------------ */
+
+static bool device_holds(const bolide__call *call, const bolide_param *r, bolide_device d) {
+    const bolide_device here = call->ctx->device;
+    if (d.type == BOLIDE_CPU)
+        return here.type == BOLIDE_CPU || r->flags & BOLIDE_HOST;
+    return d.type == here.type && d.index == here.index && !(r->flags & BOLIDE_HOST);
+}
+
+static bool dtype_holds(const bolide__call *call, const bolide_param *r, const bolide__row *row,
+                        bolide_dtype d) {
+    if (row->like_row >= 0) {
+        const bolide_param *like = &entry_of(call)->rows[row->like_row];
+        const char *field = (const char *)call->args + like->offset;
+        if (like->kind == BOLIDE_KIND_DTYPE)
+            return read_i64(field) == BOLIDE_NO_INT || read_i64(field) == bolide_dtype_bit(d);
+        const bolide_tensor *t =
+            like->kind <= BOLIDE_KIND_INOUT ? (const bolide_tensor *)read_pointer(field) : NULL;
+        return t && memcmp(&t->dtype, &d, sizeof d) == 0;
+    }
+    if (row->like_slot < 0 && memcmp(&row->usual, &d, sizeof d) == 0)
+        return true;
+    const int64_t set = row->like_slot >= 0 ? call->dims[row->like_slot] : r->dtypes;
+    return set == 0 || set & bolide_dtype_bit(d);
+}
+
+/* Whether a dimension is what its word says; an expression is looked at when all names are bound.
+ * Binds a name. */
+static inline bool word_holds(bolide__call *call, const bolide__word *w, int64_t size) {
+    if (w->kind == BOLIDE__NAME) {
+        const int64_t want = call->dims[w->slot];
+        if (want == INT64_MIN)
+            call->dims[w->slot] = size;
+        return want == INT64_MIN || want == size;
+    }
+    return w->kind != BOLIDE__CONST || w->value == size;
+}
+
+/* Sizes and strides in one walk. No product overflows: its factors have fewer than 32 bits, or a
+ * division has shown that it stays below 2^57, as both running values do. */
+static bool layout_holds(bolide__call *call, const bolide_param *r, const bolide__form *f,
+                         bolide__seen *s) {
+    const bolide__word *words = &call->program->words[f->first];
+    const bolide_tensor *t = s->t;
+    const int64_t small = INT32_MAX, most = (int64_t)1 << 57;
+    int64_t numel = 1, span = 0;
+    bool dense = true, one_apart = true;
+    for (int i = f->ndim - 1; i >= 0; i--) {
+        const int64_t size = t->shape[i], stride = t->strides ? t->strides[i] : numel;
+        if (size <= 0 || size > small || !word_holds(call, &words[i], size) ||
+            (numel > small && numel > most / size))
+            return false;
+        if (size > 1) {
+            if (stride <= 0 || (stride > small && stride > most / size))
+                return false;
+            dense &= stride == numel;
+            one_apart &= stride == 1 || i < f->ndim - 1;
+            span += (size - 1) * stride;
+        }
+        numel *= size;
+        if (span > most)
+            return false;
+    }
+    const uintptr_t address = (uintptr_t)bolide__data(t);
+    const uintptr_t bytes = (uintptr_t)bolide__elem_bytes(t);
+    const uintptr_t align = r->flags & BOLIDE_ALIGN16 ? 16 : bytes;
+    s->low = address;
+    s->high = address + ((uintptr_t)span + 1) * bytes;
+    return (dense || !(r->flags & BOLIDE_DENSE)) && (one_apart || r->flags & BOLIDE_STRIDED) &&
+           t->data && (align & (align - 1)) == 0 && (address & (align - 1)) == 0;
+}
+
+static bool tensor_holds(bolide__call *call, int index, bolide__seen *s) {
+    const bolide__program *p = call->program;
+    const bolide__row *row = &p->rows[index];
+    const bolide_param *r = &entry_of(call)->rows[index];
+    const bolide_tensor *t = s->t;
+    const bolide__form *f = &p->forms[row->first_form];
+    if (!device_holds(call, r, t->device) || t->ndim < 0 || t->ndim > BOLIDE__MAX_NDIM ||
+        (t->ndim > 0 && !t->shape))
+        return false;
+    if (row->form_count != 1 || f->choice >= 0)
+        f = bolide__row_form(call, index, t);
+    if (!f || f->ndim != t->ndim)
+        return false;
+    if (row->twin_row >= 0) {
+        const bolide_tensor *twin = (const bolide_tensor *)read_pointer(
+            (const char *)call->args + entry_of(call)->rows[row->twin_row].offset);
+        if (!twin || twin->ndim != t->ndim)
+            return false;
+    }
+    s->row = index;
+    return dtype_holds(call, r, row, t->dtype) && layout_holds(call, r, f, s);
+}
+
+/* Whether a number-or-tensor row holds but for its tensor, and an absent tensor may be absent. */
+static bool presence_holds(const bolide__call *call, const bolide_param *r, const void *tensor) {
+    const bool optional = r->flags & BOLIDE_OPTIONAL;
+    const char *number = (const char *)call->args + r->offset2;
+    if (r->kind == BOLIDE_KIND_F64_OR_TENSOR) {
+        const double x = read_f64(number);
+        return tensor ? isnan(x) || x == r->f64 : !isnan(x) || optional;
+    }
+    if (r->kind == BOLIDE_KIND_I64_OR_TENSOR) {
+        const int64_t x = read_i64(number);
+        return tensor ? x == BOLIDE_NO_INT || x == r->i64 : x != BOLIDE_NO_INT || optional;
+    }
+    return tensor || optional;
+}
+
+/* The dimensions that are expressions, in the order of the full checks. */
+static bool expressions_hold(bolide__call *call, const bolide__seen *all, int count) {
+    const bolide__program *p = call->program;
+    for (int k = 0; k < count; k++) {
+        const bolide_tensor *t = all[k].t;
+        if (!p->rows[all[k].row].has_expr)
+            continue;
+        const bolide__form *f = bolide__row_form(call, all[k].row, t);
+        for (int i = 0; i < f->ndim; i++) {
+            const bolide__word *w = &p->words[f->first + i];
+            if (w->kind == BOLIDE__NAME && !word_holds(call, w, t->shape[i]))
+                return false;
+            if (w->kind != BOLIDE__EXPR)
+                continue;
+            bolide__solve(p, call->dims, w, t->shape[i]);
+            const int64_t want = bolide__eval(p, call->dims, w->code);
+            if (want != INT64_MIN && want != t->shape[i])
+                return false;
+        }
+    }
+    return true;
+}
+
+int bolide__check_usual(bolide__call *call, const void *plan, bolide__seen *all) {
+    const bolide__program *p = call->program;
+    const bolide_param *rows = entry_of(call)->rows;
+    int count = 0;
+    bolide__begin_dims(call, plan);
+    for (int i = 0; i < p->scalar_count; i++) {
+        const int index = p->scalars[i];
+        if (!scalar_holds(call, &rows[index], &p->rows[index]))
+            return -1;
+    }
+    for (int i = 0; i < p->tensor_count; i++) {
+        const bolide_param *r = &rows[p->tensors[i]];
+        bolide__seen *s = &all[count];
+        s->t = (const bolide_tensor *)read_pointer((const char *)call->args + r->offset);
+        if (!presence_holds(call, r, s->t) || (s->t && !tensor_holds(call, p->tensors[i], s)))
+            return -1;
+        count += s->t != NULL;
+    }
+    return p->expressions && !expressions_hold(call, all, count) ? -1 : count;
+}
