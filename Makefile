@@ -27,7 +27,7 @@ help: ## list the goals
 python: # what the tests and the model need besides the build
 	@$(SETUP) python
 
-run: all python ## let a language model write an answer: MODEL=file.gguf PROMPT="..."
+run: all python ## let a language model write an answer: MODEL=file.gguf PROMPT="..." DEVICE=cuda
 	@tools/run_model.sh
 
 test: all python ## run every test
@@ -80,7 +80,8 @@ check-full: check ## check, every spec of the GPU kernels, and tests on aarch64 
 	@tests/cuda/gate.sh build --full
 	@$(SETUP) $(BUILD_NEEDS) aarch64
 	@$(call build,aarch64,build/aarch64)
-	@QEMU_LD_PREFIX=/usr/aarch64-linux-gnu TEST_TIMEOUT=3600 tests/run.sh build/aarch64 $(CTEST)
+	@QEMU_LD_PREFIX=/usr/aarch64-linux-gnu OMP_WAIT_POLICY=passive \
+		TEST_TIMEOUT=3600 tests/run.sh build/aarch64 -j $(JOBS) $(CTEST)
 
 bench: all ## time every problem on the CPU; PEERS=1 against torch as well
 	@python3 bench/compare.py $(if $(PEERS),,--ours)

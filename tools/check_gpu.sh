@@ -1,10 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# Every operator test on the GPU, the Python tests on torch's tensors there, then a part of the
-# operators under compute-sanitizer, which is slow: SHARD of the tests, 0/16 unless given, at each
-# of its tools. PTX_SHARD is the part that also runs as on other chips. PYTHON is a Python that has
-# the packages already (tests/python/run.sh). Ends with a line of counts.
+# Every operator test, the language-model engine, custom variants and the Python tests on torch's
+# tensors on the GPU, then a part of the operators under compute-sanitizer, which is slow: SHARD of
+# the tests, 0/16 unless given, at each of its tools. PTX_SHARD is the part that also runs as on
+# other chips. PYTHON is a Python that has the packages already (tests/python/run.sh). Ends with a
+# line of counts.
 
 set -u
 cd "$(dirname "$0")/.." || exit 1
@@ -34,6 +35,8 @@ count() {
 }
 
 count "operators on the GPU" "$tests" --backend cuda
+count "the engine on the GPU" build/tests/test_llm_gpu
+count "custom variants" build/tests/test_prop_variant
 # shellcheck disable=SC2086 # one word a package
 count "Python on the GPU" tests/python/run.sh build .venv-torch ${TORCH_PACKAGES:-torch} -- --gpu
 # The portable kernels of other chips, as PTX that the driver compiles, under those chips' limits.

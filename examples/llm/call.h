@@ -20,27 +20,29 @@ static inline const bolide_tensor *view_ready(view *v) {
     return &v->t;
 }
 
+static const bolide_device on_host = {BOLIDE_CPU, 0};
+
 // Rows of `columns` elements that lie `stride` apart.
-static inline view view_2d(const void *data, int64_t dtype, int64_t rows, int64_t columns,
-                           int64_t stride) {
+static inline view view_2d(bolide_device at, const void *data, int64_t dtype, int64_t rows,
+                           int64_t columns, int64_t stride) {
     return (view){.t = {.data = (void *)(uintptr_t)data,
-                        .device = {BOLIDE_CPU, 0},
+                        .device = at,
                         .ndim = 2,
                         .dtype = bolide_dtype_of(dtype)},
                   .shape = {rows, columns},
                   .strides = {stride, 1}};
 }
 
-static inline view view_1d(const void *data, int64_t dtype, int64_t count) {
-    view v = view_2d(data, dtype, count, 1, 1);
+static inline view view_1d(bolide_device at, const void *data, int64_t dtype, int64_t count) {
+    view v = view_2d(at, data, dtype, count, 1, 1);
     v.t.ndim = 1;
     return v;
 }
 
 // [rows, heads, d] with rows `stride` apart.
-static inline view view_heads(const void *data, int64_t dtype, int64_t rows, int64_t heads,
-                              int64_t d, int64_t stride) {
-    view v = view_2d(data, dtype, rows, heads, stride);
+static inline view view_heads(bolide_device at, const void *data, int64_t dtype, int64_t rows,
+                              int64_t heads, int64_t d, int64_t stride) {
+    view v = view_2d(at, data, dtype, rows, heads, stride);
     v.t.ndim = 3;
     v.shape[2] = d;
     v.strides[1] = d;
@@ -49,9 +51,9 @@ static inline view view_heads(const void *data, int64_t dtype, int64_t rows, int
 }
 
 // Contiguous [a, b, c, d].
-static inline view view_4d(const void *data, int64_t dtype, int64_t a, int64_t b, int64_t c,
-                           int64_t d) {
-    view v = view_2d(data, dtype, a, b, b * c * d);
+static inline view view_4d(bolide_device at, const void *data, int64_t dtype, int64_t a, int64_t b,
+                           int64_t c, int64_t d) {
+    view v = view_2d(at, data, dtype, a, b, b * c * d);
     v.t.ndim = 4;
     v.shape[2] = c;
     v.shape[3] = d;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Requests, pages and steps.  The forward pass is in forward.c, drawing tokens in draw.c.
+// Requests and pages.  What a step does is in step.c, the forward pass in forward.c, drawing tokens
+// in draw.c.
 
 #include <stdlib.h>
 #include <string.h>
@@ -8,17 +9,27 @@
 #include "call.h"
 #include "engine_internal.h"
 
-void *llm_need(llm_buffer *b, int64_t count, size_t elem_bytes, llm_error *error) {
-    const size_t bytes = ((size_t)count * elem_bytes + 255) / 256 * 256 + 256;
+static void *need(llm_engine *e, llm_buffer *b, llm_memory kind, int64_t count, size_t elem_bytes,
+                  llm_error *error) {
+    const size_t bytes = (size_t)count * elem_bytes + 256;
     if (b->bytes < bytes) {
-        free(b->data);
-        const size_t room = bytes + bytes / 2;
-        b->data = aligned_alloc(256, (room + 255) / 256 * 256);
-        b->bytes = b->data ? (room + 255) / 256 * 256 : 0;
+        llm_device_free(&e->device, kind, b->data);
+        b->bytes = (bytes + bytes / 2 + 255) / 256 * 256;
+        b->data = llm_device_alloc(&e->device, kind, b->bytes, error);
+        if (!b->data)
+            b->bytes = 0;
+        e->generation += kind == LLM_MEMORY_DEVICE;
     }
-    if (!b->data)
-        llm_fail(error, "no memory for %zu bytes of a step", bytes);
     return b->data;
+}
+
+void *llm_need(llm_engine *e, llm_buffer *b, int64_t count, size_t elem_bytes, llm_error *error) {
+    return need(e, b, LLM_MEMORY_DEVICE, count, elem_bytes, error);
+}
+
+void *llm_need_host(llm_engine *e, llm_buffer *b, int64_t count, size_t elem_bytes,
+                    llm_error *error) {
+    return need(e, b, LLM_MEMORY_HOST, count, elem_bytes, error);
 }
 
 // ---- creation ---------------------------------------------------------------------------------
@@ -30,16 +41,44 @@ static bool make_pool(llm_engine *e, llm_error *error) {
     e->pages = (e->settings.max_tokens + size - 1) / size + e->settings.max_requests + 1;
     const size_t bytes = (size_t)(m->n_layers * e->pages * size * m->h_kv * m->head_dim) *
                          (e->kv_dtype == BOLIDE_F32 ? 4 : 2);
-    e->k = calloc(bytes, 1);
-    e->v = calloc(bytes, 1);
+    e->k = llm_device_alloc(&e->device, LLM_MEMORY_DEVICE, bytes, error);
+    e->v = llm_device_alloc(&e->device, LLM_MEMORY_DEVICE, bytes, error);
+    if (!e->k || !e->v)
+        return false;
     e->references = calloc((size_t)e->pages, sizeof *e->references);
     e->free_pages = calloc((size_t)e->pages, sizeof *e->free_pages);
-    if (!e->k || !e->v || !e->references || !e->free_pages)
-        return llm_fail(error, "no memory for a cache of %zu bytes", 2 * bytes);
+    if (!e->references || !e->free_pages)
+        return llm_fail(error, "no memory for %lld pages", (long long)e->pages);
     for (int64_t i = 0; i < e->pages; i++)
         e->free_pages[i] = (int32_t)(e->pages - 1 - i);
     e->n_free = e->pages;
     return true;
+}
+
+// The file's bytes go to the GPU once, as they are.
+static bool place_weights(llm_engine *e, llm_error *error) {
+    const gguf_file *file = &e->model->file;
+    e->weights = file->bytes;
+    if (!llm_on_gpu(&e->device))
+        return true;
+    void *copy = llm_device_alloc(&e->device, LLM_MEMORY_DEVICE, file->size, error);
+    e->weights = copy;
+    return copy && llm_device_put(&e->device, copy, file->bytes, file->size, error) &&
+           llm_device_wait(&e->device, error);
+}
+
+static bool open_engine(llm_engine *e, llm_error *error) {
+    const llm_settings *s = &e->settings;
+    if (s->page_size < 1 || s->max_tokens < 1 || s->max_requests < 1)
+        return llm_fail(error, "page size, tokens and requests must be at least 1");
+    if (!llm_device_open(&e->device, s->gpu ? s->gpu_index : -1, error) ||
+        !llm_ok(bolide_context_set(e->device.ctx, BOLIDE_BATCH_INVARIANT, 1), error) ||
+        !llm_ok(bolide_context_set(e->device.ctx, BOLIDE_THREADS, s->threads), error) ||
+        !place_weights(e, error) || !make_pool(e, error))
+        return false;
+    e->requests = calloc((size_t)s->max_requests, sizeof *e->requests);
+    return e->requests ||
+           llm_fail(error, "no memory for %lld requests", (long long)s->max_requests);
 }
 
 llm_engine *llm_engine_create(const llm_model *model, const llm_settings *settings,
@@ -52,19 +91,9 @@ llm_engine *llm_engine_create(const llm_model *model, const llm_settings *settin
     e->model = model;
     e->settings = *settings;
     e->kv_dtype = settings->exact || settings->kv_f32 ? BOLIDE_F32 : BOLIDE_F16;
-    bool ok = settings->page_size >= 1 && settings->max_tokens >= 1 && settings->max_requests >= 1;
-    if (!ok)
-        llm_fail(error, "page size, tokens and requests must be at least 1");
-    ok = ok && llm_ok(bolide_context_create(BOLIDE_CPU, 0, &e->ctx), error) &&
-         llm_ok(bolide_context_set(e->ctx, BOLIDE_BATCH_INVARIANT, 1), error) &&
-         llm_ok(bolide_context_set(e->ctx, BOLIDE_THREADS, settings->threads), error) &&
-         make_pool(e, error);
-    if (ok) {
-        e->requests = calloc((size_t)settings->max_requests, sizeof *e->requests);
-        ok = e->requests ||
-             llm_fail(error, "no memory for %lld requests", (long long)settings->max_requests);
-    }
-    if (!ok) {
+    for (int64_t i = 0; i < LLM_GRAPHS; i++)
+        e->replays[i].warm_at = -1;
+    if (!open_engine(e, error)) {
         llm_engine_destroy(e);
         return NULL;
     }
@@ -77,25 +106,37 @@ static void free_request(llm_request *r) {
     *r = (llm_request){.number = -1};
 }
 
+static void free_memory(llm_engine *e) {
+    llm_error ignored;
+    llm_buffer *device[] = {&e->lists, &e->x,       &e->normed, &e->qkv,      &e->attention,
+                            &e->ffn,   &e->gated,   &e->last,   &e->logits,   &e->probs,
+                            &e->best,  &e->scratch, &e->draws,  &e->plan_live};
+    llm_buffer *host[] = {&e->ids,  &e->qo_indptr,    &e->lists_host, &e->embedded,
+                          &e->plan, &e->plan_staging, &e->tokens,     &e->logits_host};
+    (void)llm_device_enter(&e->device, &ignored);
+    (void)llm_device_wait(&e->device, &ignored);
+    llm_free_replays(e);
+    for (size_t i = 0; i < sizeof device / sizeof device[0]; i++)
+        llm_device_free(&e->device, LLM_MEMORY_DEVICE, device[i]->data);
+    for (size_t i = 0; i < sizeof host / sizeof host[0]; i++)
+        llm_device_free(&e->device, LLM_MEMORY_HOST, host[i]->data);
+    llm_device_free(&e->device, LLM_MEMORY_DEVICE, e->k);
+    llm_device_free(&e->device, LLM_MEMORY_DEVICE, e->v);
+    if (llm_on_gpu(&e->device))
+        llm_device_free(&e->device, LLM_MEMORY_DEVICE, (void *)(uintptr_t)e->weights);
+}
+
 void llm_engine_destroy(llm_engine *e) {
     if (!e)
         return;
     for (int64_t i = 0; i < e->n_requests; i++)
         free_request(&e->requests[i]);
     free_request(&e->shared);
-    llm_buffer *buffers[] = {&e->ids,       &e->positions,  &e->batch_indices, &e->qo_indptr,
-                             &e->kv_indptr, &e->kv_indices, &e->last_page_len, &e->x,
-                             &e->normed,    &e->qkv,        &e->attention,     &e->ffn,
-                             &e->gated,     &e->last,       &e->logits,        &e->probs,
-                             &e->scratch,   &e->plan,       &e->plan_live,     &e->draws};
-    for (size_t i = 0; i < sizeof buffers / sizeof buffers[0]; i++)
-        free(buffers[i]->data);
     free(e->requests);
-    free(e->k);
-    free(e->v);
     free(e->references);
     free(e->free_pages);
-    bolide_context_destroy(e->ctx);
+    free_memory(e);
+    llm_device_close(&e->device);
     free(e);
 }
 
@@ -110,8 +151,7 @@ static void drop_pages(llm_engine *e, llm_request *r) {
     r->n_pages = 0;
 }
 
-// Pages for `tokens` tokens of a request in all.
-static bool take_pages(llm_engine *e, llm_request *r, size_t tokens, llm_error *error) {
+bool llm_take_pages(llm_engine *e, llm_request *r, size_t tokens, llm_error *error) {
     const int64_t size = e->settings.page_size;
     const int64_t need = ((int64_t)tokens + size - 1) / size;
     if (need - r->n_pages > e->n_free)
@@ -201,57 +241,6 @@ static void end_request(llm_engine *e, int64_t index) {
 
 // ---- steps ------------------------------------------------------------------------------------
 
-// Chunks end at multiples of LLM_CHUNK of the prompt's position, whatever else runs.
-static size_t next_chunk(const llm_request *r) {
-    const size_t left = r->tokens.count - r->done;
-    const size_t room = LLM_CHUNK - r->done % LLM_CHUNK;
-    return left < room ? left : room;
-}
-
-static bool room_for_lists(llm_engine *e, int64_t entries, llm_error *error) {
-    return llm_need(&e->ids, e->rows, sizeof(int32_t), error) &&
-           llm_need(&e->positions, e->rows, sizeof(int32_t), error) &&
-           llm_need(&e->batch_indices, e->rows, sizeof(int32_t), error) &&
-           llm_need(&e->qo_indptr, e->n_requests + 1, sizeof(int32_t), error) &&
-           llm_need(&e->kv_indptr, e->n_requests + 1, sizeof(int32_t), error) &&
-           llm_need(&e->last_page_len, e->n_requests, sizeof(int32_t), error) &&
-           llm_need(&e->kv_indices, entries, sizeof(int32_t), error);
-}
-
-static bool prepare(llm_engine *e, llm_error *error) {
-    int64_t entries = 0, row = 0, entry = 0;
-    e->rows = 0;
-    for (int64_t r = 0; r < e->n_requests; r++) {
-        llm_request *request = &e->requests[r];
-        request->chunk = next_chunk(request);
-        if (!take_pages(e, request, request->done + request->chunk, error))
-            return false;
-        e->rows += (int64_t)request->chunk;
-        entries += request->n_pages;
-    }
-    if (!room_for_lists(e, entries, error))
-        return false;
-    int32_t *qo = e->qo_indptr.data, *kv = e->kv_indptr.data, *last = e->last_page_len.data;
-    int32_t *ids = e->ids.data, *positions = e->positions.data, *batch = e->batch_indices.data;
-    qo[0] = kv[0] = 0;
-    for (int64_t r = 0; r < e->n_requests; r++) {
-        const llm_request *request = &e->requests[r];
-        for (size_t i = 0; i < request->chunk; i++, row++) {
-            ids[row] = request->tokens.ids[request->done + i];
-            positions[row] = (int32_t)(request->done + i);
-            batch[row] = (int32_t)r;
-        }
-        memcpy((int32_t *)e->kv_indices.data + entry, request->pages,
-               (size_t)request->n_pages * sizeof(int32_t));
-        entry += request->n_pages;
-        qo[r + 1] = (int32_t)row;
-        kv[r + 1] = (int32_t)entry;
-        const int64_t length = (int64_t)(request->done + request->chunk);
-        last[r] = (int32_t)(length - (request->n_pages - 1) * e->settings.page_size);
-    }
-    return true;
-}
-
 // Hands out what was drawn and ends requests; from the last to the first, as ends move the others.
 static bool hand_out(llm_engine *e, const int32_t *tokens, llm_on_token on_token, void *arg,
                      llm_error *error) {
@@ -279,20 +268,42 @@ bool llm_engine_step(llm_engine *e, llm_on_token on_token, void *arg, bool *busy
     *busy = e->n_requests > 0;
     if (!*busy)
         return true;
-    int32_t *tokens = llm_need(&e->draws, e->n_requests, sizeof *tokens, error);
-    if (!tokens || !prepare(e, error) || !llm_forward(e, error) || !llm_draw(e, tokens, error) ||
-        !hand_out(e, tokens, on_token, arg, error))
+    if (!llm_run_step(e, error))
+        return false;
+    int32_t *tokens = llm_need_host(e, &e->tokens, e->step.logits_rows, sizeof *tokens, error);
+    if (!tokens || !llm_draw(e, tokens, error) || !hand_out(e, tokens, on_token, arg, error))
         return false;
     *busy = e->n_requests > 0;
     return true;
 }
 
-const float *llm_engine_logits(const llm_engine *e, int64_t request) {
+// The logits on the host, brought there at the first question about them.
+static const float *logits_on_host(llm_engine *e) {
+    llm_error ignored;
+    const int64_t count = e->step.logits_rows * e->model->vocab;
+    if (!llm_on_gpu(&e->device))
+        return e->logits.data;
+    float *host = llm_need_host(e, &e->logits_host, count, sizeof *host, &ignored);
+    if (host && !e->step.fetched)
+        e->step.fetched = llm_device_get(&e->device, host, e->logits.data,
+                                         (size_t)count * sizeof *host, &ignored) &&
+                          llm_device_wait(&e->device, &ignored);
+    return e->step.fetched ? host : NULL;
+}
+
+const float *llm_engine_logits(llm_engine *e, int64_t request) {
     for (int64_t r = 0; r < e->n_requests; r++) {
-        if (e->requests[r].number == request && e->requests[r].logits_row >= 0)
-            return (const float *)e->logits.data + e->requests[r].logits_row * e->model->vocab;
+        if (e->requests[r].number == request && e->requests[r].logits_row >= 0) {
+            const float *logits = logits_on_host(e);
+            return logits ? logits + e->requests[r].logits_row * e->model->vocab : NULL;
+        }
     }
     return NULL;
+}
+
+void llm_engine_graphs(const llm_engine *e, int64_t *captured, int64_t *replayed) {
+    *captured = e->captured;
+    *replayed = e->replayed;
 }
 
 // ---- the shared beginning ---------------------------------------------------------------------
@@ -320,7 +331,7 @@ bool llm_engine_share(llm_engine *e, const int32_t *tokens, size_t count, llm_er
         return false;
     while (e->requests[0].done < whole) {
         llm_request *r = &e->requests[0];
-        if (!prepare(e, error) || !llm_forward(e, error))
+        if (!llm_run_step(e, error) || !llm_device_wait(&e->device, error))
             return false;
         r->done += r->chunk;
     }

@@ -22,6 +22,9 @@ typedef struct {
     int64_t threads;      // 0: what the library chooses
     bool exact;           // f32 products and an f32 cache; else integer products and kv_f32 decides
     bool kv_f32;
+    bool gpu; // computes on CUDA device gpu_index instead of the CPU
+    int64_t gpu_index;
+    bool eager;      // no graphs; for tests
     bool all_logits; // of each row that a step runs, not of each request's last one; for tests
 } llm_settings;
 
@@ -55,13 +58,16 @@ bool llm_engine_step(llm_engine *e, llm_on_token on_token, void *arg, bool *busy
 
 // Logits [vocab] of the request's last token of the last step; for tests.  NULL if it had none.
 // With all_logits, those of its tokens before lie in front of them, each [vocab].
-const float *llm_engine_logits(const llm_engine *e, int64_t request);
+const float *llm_engine_logits(llm_engine *e, int64_t request);
 
 // Requests under way.
 int64_t llm_engine_active(const llm_engine *e);
 
 // Tokens that went through the model so far.
 int64_t llm_engine_rows(const llm_engine *e);
+
+// Decode steps captured as a graph so far, and steps that a graph ran; 0 on the CPU.
+void llm_engine_graphs(const llm_engine *e, int64_t *captured, int64_t *replayed);
 
 // Pages in use, and all.
 void llm_engine_pages(const llm_engine *e, int64_t *used, int64_t *all);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// bolide-llm: answers a prompt with a language model from a GGUF file, on the CPU.
+// bolide-llm: answers a prompt with a language model from a GGUF file, on the CPU or on a GPU.
 
 #include <bolide/bolide.h>
 #include <stdio.h>
@@ -16,6 +16,7 @@
 typedef struct {
     const char *model, *prompt, *prompt_file, *system;
     int64_t parallel, max_tokens, threads, page_size;
+    int64_t gpu; // -1: the CPU
     bool exact, kv_f32, raw;
     llm_sampler sampler;
 } options;
@@ -24,9 +25,10 @@ static const char usage[] =
     "usage: bolide-llm --model FILE.gguf [--prompt TEXT | --prompt-file FILE] [--system TEXT]\n"
     "         [--parallel N] [--max-tokens N] [--temperature T] [--top-k K] [--top-p P]\n"
     "         [--min-p P] [--seed N] [--threads N] [--page-size N] [--kv-dtype f16|f32]\n"
-    "         [--exact] [--raw]\n"
+    "         [--device cpu|cuda|cuda:N] [--exact] [--raw]\n"
     "  --prompt-file a file of one prompt, or of several with a line --- between them\n"
     "  --parallel N  runs N requests together; fewer prompts are taken again, with the next seeds\n"
+    "  --device cuda computes on a GPU, the first one or the one with that number\n"
     "  --exact       f32 products and an f32 cache instead of int16 products and f16\n"
     "  --raw         continues the text as it is, without the chat template\n";
 
@@ -57,6 +59,14 @@ static bool integer(const char *name, const char *text, double low, double high,
     return (double)*out == x || llm_fail(error, "%s: expected a whole number; got %s", name, text);
 }
 
+static bool take_device(const char *value, int64_t *gpu, llm_error *error) {
+    *gpu = strcmp(value, "cpu") ? 0 : -1;
+    if (!strncmp(value, "cuda:", 5))
+        return integer("--device", value + 5, 0, 1023, gpu, error);
+    return *gpu < 0 || !strcmp(value, "cuda") ||
+           llm_fail(error, "--device: expected cpu, cuda or cuda:N; got %s", value);
+}
+
 static bool take_option(options *o, const char *name, const char *value, llm_error *error) {
     int64_t seed;
     if (!strcmp(name, "--model"))
@@ -71,6 +81,8 @@ static bool take_option(options *o, const char *name, const char *value, llm_err
         return integer(name, value, 1, 1024, &o->parallel, error);
     else if (!strcmp(name, "--max-tokens"))
         return integer(name, value, 1, 1 << 20, &o->max_tokens, error);
+    else if (!strcmp(name, "--device"))
+        return take_device(value, &o->gpu, error);
     else if (!strcmp(name, "--threads"))
         return integer(name, value, 0, 4096, &o->threads, error);
     else if (!strcmp(name, "--page-size"))
@@ -299,6 +311,8 @@ static bool run_engine(const options *o, const llm_model *model, const tokenizer
         .max_tokens = ((int64_t)prompts->longest + max_new) * (o->parallel + 1),
         .max_requests = o->parallel,
         .threads = o->threads,
+        .gpu = o->gpu >= 0,
+        .gpu_index = o->gpu,
         .exact = o->exact,
         .kv_f32 = o->kv_f32,
     };
@@ -370,6 +384,7 @@ int main(int argc, char **argv) {
                  .parallel = 1,
                  .max_tokens = 256,
                  .page_size = 16,
+                 .gpu = -1,
                  .sampler = {.top_p = 1}};
     llm_error error = {""};
     if (argc == 2 && !strcmp(argv[1], "--help")) {

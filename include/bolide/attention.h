@@ -50,6 +50,46 @@ typedef enum bolide_pos_encoding_mode {
     BOLIDE_POS_ALIBI
 } bolide_pos_encoding_mode;
 
+/* ---- custom variants ------------------------------------------------------------------------ */
+
+/* A number or an array that the texts of a variant use by its name. */
+typedef struct bolide_variant_param {
+    const char *name;            /* a C name */
+    double number;               /* const float in the texts, if tensor is NULL */
+    const bolide_tensor *tensor; /* contiguous f32 or i32 where the context computes: a
+                                    const float * or const int32_t * in the texts, as they lie */
+} bolide_variant_param;
+
+/* Attention changed by texts of C, compiled at first use: for the GPU with the kernel, for the CPU
+ * by the system's compiler `cc`; where there is none the call is refused. Each text is the body of
+ * a function that returns its value, written so that it is C11 and C++17, and may call what
+ * <math.h> has in f32. It sees the parameters, and of these ints what its place has:
+ *
+ *     request, q_len, kv_len, kv_head     everywhere
+ *     query, position, head               in logits, mask, query, output: token among the
+ *                                         request's queries, its position, head of q
+ *     key                                 in logits, mask, key, value: position of the key
+ *     dim                                 in query, key, value, output: column of the head
+ *
+ *     variant.logits = "return x + slope[head] * (key - position);";
+ *     variant.mask = "return (position - key) % step == 0;";
+ *
+ * A text that is NULL changes nothing. What the parameters hold may change from run to run, the
+ * texts and the names may not: a plan counts on nothing but the presence of a variant. */
+typedef struct bolide_variant {
+    int64_t size;       /* sizeof the struct that the caller was compiled with */
+    const char *logits; /* float x, after scales, soft cap and ALiBi: the logit, natural base */
+    const char *mask;   /* whether the key is seen, on top of any other mask */
+    const char *query;  /* float x, an element of q as stored, before scales and RoPE */
+    const char *key;    /* the same of k */
+    const char *value;  /* float x, an element of v as stored, before v_scale */
+    const char *output; /* float x, an element of the result, before o_scale */
+    int64_t no_softmax; /* 1: what logits returns is the weight itself; sums are not divided, and
+                           there are no sinks and no lse */
+    const bolide_variant_param *params;
+    int64_t param_count; /* at most 8 */
+} bolide_variant;
+
 /* ---- batch_decode: a few new tokens of each request against its paged cache ----------------- */
 
 typedef struct bolide_batch_decode_plan_args {
@@ -86,6 +126,7 @@ typedef struct bolide_batch_decode_plan_args {
     int64_t max_sequence_kv;
     const bolide_workspace *workspace;
     bolide_plan *plan;
+    const bolide_variant *variant; /* or NULL; the same texts as in run */
 } bolide_batch_decode_plan_args;
 
 typedef struct bolide_batch_decode_run_args {
@@ -109,6 +150,7 @@ typedef struct bolide_batch_decode_run_args {
     const bolide_tensor *lse;                  /* [b * q_len_per_req, h_q] f32, or NULL */
     const bolide_workspace *workspace;         /* the plan's */
     bolide_plan *plan;
+    const bolide_variant *variant; /* or NULL; as planned */
 } bolide_batch_decode_run_args;
 
 /* Pure. Lengths are not read, except for fixed_split_size without max_sequence_kv. */
@@ -156,6 +198,7 @@ typedef struct bolide_batch_prefill_paged_plan_args {
     int64_t max_token_per_sequence; /* a request with more rows is refused; absent: no limit */
     const bolide_workspace *workspace;
     bolide_plan *plan;
+    const bolide_variant *variant; /* or NULL; the same texts as in run */
 } bolide_batch_prefill_paged_plan_args;
 
 typedef struct bolide_batch_prefill_paged_run_args {
@@ -186,6 +229,7 @@ typedef struct bolide_batch_prefill_paged_run_args {
     const bolide_tensor *lse;                    /* [n, h_q] f32, or NULL */
     const bolide_workspace *workspace;           /* the plan's */
     bolide_plan *plan;
+    const bolide_variant *variant; /* or NULL; as planned */
 } bolide_batch_prefill_paged_run_args;
 
 BOLIDE_API BOLIDE_MUST_USE bolide_status bolide_batch_prefill_paged_workspace(
@@ -234,6 +278,7 @@ typedef struct bolide_batch_prefill_ragged_plan_args {
     int64_t max_token_per_sequence; /* a request with more rows is refused; absent: no limit */
     const bolide_workspace *workspace;
     bolide_plan *plan;
+    const bolide_variant *variant; /* or NULL; the same texts as in run */
 } bolide_batch_prefill_ragged_plan_args;
 
 typedef struct bolide_batch_prefill_ragged_run_args {
@@ -262,6 +307,7 @@ typedef struct bolide_batch_prefill_ragged_run_args {
     const bolide_tensor *lse;                    /* [n, h_q] f32, or NULL */
     const bolide_workspace *workspace;           /* the plan's */
     bolide_plan *plan;
+    const bolide_variant *variant; /* or NULL; as planned */
 } bolide_batch_prefill_ragged_run_args;
 
 BOLIDE_API BOLIDE_MUST_USE bolide_status bolide_batch_prefill_ragged_workspace(
@@ -309,6 +355,7 @@ typedef struct bolide_batch_attention_plan_args {
     int64_t max_sequence_kv;
     const bolide_workspace *workspace;
     bolide_plan *plan;
+    const bolide_variant *variant; /* or NULL; the same texts as in run */
 } bolide_batch_attention_plan_args;
 
 typedef struct bolide_batch_attention_run_args {
@@ -333,6 +380,7 @@ typedef struct bolide_batch_attention_run_args {
     const bolide_tensor *lse;                  /* [n, h_q] f32, or NULL */
     const bolide_workspace *workspace;         /* the plan's */
     bolide_plan *plan;
+    const bolide_variant *variant; /* or NULL; as planned */
 } bolide_batch_attention_run_args;
 
 BOLIDE_API BOLIDE_MUST_USE bolide_status bolide_batch_attention_workspace(
@@ -436,6 +484,7 @@ typedef struct bolide_single_decode_with_kv_cache_args {
     const bolide_tensor *out;                  /* [h_q, d_vo]: the same set of dtypes */
     const bolide_tensor *lse;                  /* [h_q] f32, or NULL */
     const bolide_workspace *workspace;
+    const bolide_variant *variant; /* or NULL */
 } bolide_single_decode_with_kv_cache_args;
 
 BOLIDE_API BOLIDE_MUST_USE bolide_status bolide_single_decode_with_kv_cache(
@@ -468,6 +517,7 @@ typedef struct bolide_single_prefill_with_kv_cache_args {
     const bolide_tensor *out;                  /* [n, h_q, d_vo]: the same set of dtypes */
     const bolide_tensor *lse;                  /* [n, h_q] f32, or NULL */
     const bolide_workspace *workspace;
+    const bolide_variant *variant; /* or NULL */
 } bolide_single_prefill_with_kv_cache_args;
 
 BOLIDE_API BOLIDE_MUST_USE bolide_status bolide_single_prefill_with_kv_cache(

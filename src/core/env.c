@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { PATH_BYTES = 1024, LINE_BYTES = 8192 };
 
@@ -103,4 +104,8 @@ void bolide__log(uint32_t topic, const char *format, ...) {
     vsnprintf(line, sizeof line, format, list);
     va_end(list);
     fprintf(stderr, "bolide: %s: %s\n", name, line);
+}
+
+char *const *bolide__process_environment(void) {
+    return environ;
 }

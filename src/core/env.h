@@ -29,6 +29,9 @@ typedef struct bolide__env {
 
 const bolide__env *bolide__environment(void);
 
+/* The environment as the process has it, for programs that it starts. */
+char *const *bolide__process_environment(void);
+
 /* One line "bolide: topic: text" to standard error if the topic is on. */
 void bolide__log(uint32_t topic, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

@@ -11,6 +11,7 @@
 #define BOLIDE_CUDA_CUDA_H
 
 #include "core/op.h"
+#include "cuda/tensor_map_internal.h"
 
 enum { BOLIDE__SPEC_KEYS = 24 };
 
@@ -43,6 +44,22 @@ typedef struct bolide__grid {
 bolide_status bolide__cuda_launch(const bolide__call *call, const bolide__spec *s,
                                   const bolide__grid *g, const void *params, size_t params_bytes);
 
+/* A tensor of 16-bit elements, the fastest dimension first, whose stride is 1; strides count
+ * elements. A copy takes a box of it into rows of 128 bytes of shared memory, with their 16-byte
+ * pieces exchanged by the row's number; box[0] is 64. */
+typedef struct bolide__tensor_box {
+    const void *data;
+    int64_t dtype; /* BOLIDE_F16, BOLIDE_BF16 */
+    int32_t rank;
+    int32_t box[5];
+    int64_t shape[5], stride[5];
+} bolide__tensor_box;
+
+/* Encodes maps; *encoded is false if the copy engine cannot take one of the tensors. */
+bolide_status bolide__cuda_tensor_maps(const bolide__call *call, int count,
+                                       const bolide__tensor_box *boxes,
+                                       bolide__tensor_map *const *maps, bool *encoded);
+
 /* Numbers of the call's device, read once per context. */
 typedef struct bolide__cuda_limits {
     int32_t arch; /* 90 for compute capability 9.0 */
@@ -53,6 +70,9 @@ typedef struct bolide__cuda_limits {
 } bolide__cuda_limits;
 
 const bolide__cuda_limits *bolide__cuda_limits_of(const bolide_context *ctx);
+
+/* Whether kernels may use wgmma and setmaxnreg, which only sm_90a has. */
+bool bolide__cuda_has_wgmma(const bolide_context *ctx);
 
 /* Asynchronous copies and a wait on the call's stream, for plans. */
 bolide_status bolide__cuda_copy_to_device(const bolide__call *call, void *device, const void *host,

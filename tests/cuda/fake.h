@@ -29,6 +29,8 @@ typedef struct fake_driver {
     _Atomic int depth;    /* contexts pushed, less those popped */
     _Atomic int broken;   /* calls that would have invalidated a capture */
     _Atomic int waits;
+    _Atomic int held; /* memory, streams and graphs, less those given back */
+    _Atomic int graph_launches;
     uint32_t used_devices; /* a bit for each whose context was retained at any time */
 
     unsigned grid[3], block, shared, cluster;

@@ -64,6 +64,7 @@ static int enter(const char *name) {
 /* Declares every function of the list with its exact type. */
 #define DECLARE(required, name, params) EXPORT CUresult name params;
 BOLIDE__DRIVER_LIST(DECLARE)
+EXPORT CUresult cuCtxSetCurrent(CUcontext context);
 
 CUresult cuInit(unsigned flags) {
     ENTER(cuInit);
@@ -285,6 +286,128 @@ CUresult cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t bytes, CUstream
     return CUDA_SUCCESS;
 }
 
+/* ---- what programs call beside the library: memory, a stream, graphs ------------------------ */
+
+CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
+    (void)stream;
+    ENTER(cuMemcpyDtoDAsync_v2);
+    memmove((void *)(uintptr_t)to, (const void *)(uintptr_t)from, bytes);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t bytes, CUstream stream) {
+    (void)stream;
+    ENTER(cuMemsetD8Async);
+    memset((void *)(uintptr_t)to, value, bytes);
+    return CUDA_SUCCESS;
+}
+
+/* Memory that nobody has written is 0, so that what a kernel should have left there is an id. */
+static CUresult allocate(void **memory, size_t bytes) {
+    *memory = bytes ? aligned_alloc(256, (bytes + 255) / 256 * 256) : NULL;
+    if (!*memory)
+        return bytes ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_VALUE;
+    memset(*memory, 0, bytes);
+    atomic_fetch_add(&fake.held, 1);
+    return CUDA_SUCCESS;
+}
+
+static CUresult release(void *memory) {
+    if (!memory)
+        return CUDA_ERROR_INVALID_VALUE;
+    free(memory);
+    atomic_fetch_sub(&fake.held, 1);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemAlloc_v2(CUdeviceptr *memory, size_t bytes) {
+    void *at;
+    ENTER_UNSAFE(cuMemAlloc_v2);
+    const CUresult result = allocate(&at, bytes);
+    *memory = (CUdeviceptr)(uintptr_t)at;
+    return result;
+}
+
+CUresult cuMemFree_v2(CUdeviceptr memory) {
+    (void)enter("cuMemFree_v2"); /* a failure there frees all the same */
+    return release((void *)(uintptr_t)memory);
+}
+
+CUresult cuMemHostAlloc(void **memory, size_t bytes, unsigned flags) {
+    ENTER_UNSAFE(cuMemHostAlloc);
+    return flags ? CUDA_ERROR_INVALID_VALUE : allocate(memory, bytes);
+}
+
+CUresult cuMemFreeHost(void *memory) {
+    (void)enter("cuMemFreeHost");
+    return release(memory);
+}
+
+static CUresult new_handle(void **handle) {
+    return allocate(handle, 1);
+}
+
+CUresult cuStreamCreate(CUstream *stream, unsigned flags) {
+    ENTER(cuStreamCreate);
+    (void)flags;
+    return new_handle((void **)stream);
+}
+
+CUresult cuStreamDestroy_v2(CUstream stream) {
+    (void)enter("cuStreamDestroy_v2");
+    return release(stream);
+}
+
+CUresult cuStreamBeginCapture_v2(CUstream stream, int how) {
+    ENTER(cuStreamBeginCapture_v2);
+    (void)stream, (void)how;
+    if (fake.capturing)
+        return CUDA_ERROR_INVALID_VALUE;
+    fake.capturing = 1;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph) {
+    (void)stream;
+    *graph = NULL;
+    if (!fake.capturing)
+        return CUDA_ERROR_INVALID_VALUE;
+    fake.capturing = 0;
+    ENTER(cuStreamEndCapture);
+    return new_handle((void **)graph);
+}
+
+CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned long long flags) {
+    ENTER(cuGraphInstantiateWithFlags);
+    (void)flags;
+    *exec = NULL;
+    return graph ? new_handle((void **)exec) : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream) {
+    ENTER(cuGraphLaunch);
+    (void)stream;
+    atomic_fetch_add(&fake.graph_launches, 1);
+    return exec ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuGraphExecDestroy(CUgraphExec exec) {
+    (void)enter("cuGraphExecDestroy");
+    return release(exec);
+}
+
+CUresult cuGraphDestroy(CUgraph graph) {
+    (void)enter("cuGraphDestroy");
+    return release(graph);
+}
+
+CUresult cuCtxSetCurrent(CUcontext context) {
+    ENTER(cuCtxSetCurrent);
+    depth += depth == 0;
+    stack[depth - 1] = context;
+    return CUDA_SUCCESS;
+}
+
 /* What only tools call: present, so that the table fills, and refused. */
 #define REFUSED(name, params, ...)                                                                 \
     CUresult name params {                                                                         \
@@ -292,17 +415,7 @@ CUresult cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t bytes, CUstream
         return CUDA_ERROR_INVALID_VALUE;                                                           \
     }
 
-REFUSED(cuMemcpyDtoDAsync_v2, (CUdeviceptr a, CUdeviceptr b, size_t n, CUstream s), (void)a,
-        (void)b, (void)n, (void)s)
-REFUSED(cuMemsetD8Async, (CUdeviceptr a, unsigned char v, size_t n, CUstream s), (void)a, (void)v,
-        (void)n, (void)s)
-REFUSED(cuMemAlloc_v2, (CUdeviceptr * a, size_t n), (void)a, (void)n)
-REFUSED(cuMemFree_v2, (CUdeviceptr a), (void)a)
-REFUSED(cuMemHostAlloc, (void **a, size_t n, unsigned f), (void)a, (void)n, (void)f)
-REFUSED(cuMemFreeHost, (void *a), (void)a)
 REFUSED(cuMemGetInfo_v2, (size_t * a, size_t *b), (void)a, (void)b)
-REFUSED(cuStreamCreate, (CUstream * s, unsigned f), (void)s, (void)f)
-REFUSED(cuStreamDestroy_v2, (CUstream s), (void)s)
 REFUSED(cuStreamWaitEvent, (CUstream s, CUevent e, unsigned f), (void)s, (void)e, (void)f)
 REFUSED(cuEventCreate, (CUevent * e, unsigned f), (void)e, (void)f)
 REFUSED(cuEventRecord, (CUevent e, CUstream s), (void)e, (void)s)
@@ -310,11 +423,4 @@ REFUSED(cuEventQuery, (CUevent e), (void)e)
 REFUSED(cuEventSynchronize, (CUevent e), (void)e)
 REFUSED(cuEventElapsedTime, (float *t, CUevent a, CUevent b), (void)t, (void)a, (void)b)
 REFUSED(cuEventDestroy_v2, (CUevent e), (void)e)
-REFUSED(cuStreamBeginCapture_v2, (CUstream s, int m), (void)s, (void)m)
-REFUSED(cuStreamEndCapture, (CUstream s, CUgraph *g), (void)s, (void)g)
-REFUSED(cuGraphInstantiateWithFlags, (CUgraphExec * e, CUgraph g, unsigned long long f), (void)e,
-        (void)g, (void)f)
-REFUSED(cuGraphLaunch, (CUgraphExec e, CUstream s), (void)e, (void)s)
-REFUSED(cuGraphExecDestroy, (CUgraphExec e), (void)e)
-REFUSED(cuGraphDestroy, (CUgraph g), (void)g)
 /* NOLINTEND(readability-identifier-naming) */

@@ -23,10 +23,16 @@ skip() {
 gate() {
     library=$1
     shift
+    count "$build/tests/bolide_op_tests" --gate all "$@"
+    count "$build/tests/test_prop_variant" --gate
+}
+
+# Runs a program with the library and adds its counts.
+count() {
     if [ -n "$library" ]; then
-        BOLIDE_NVRTC=$library "$build/tests/bolide_op_tests" --gate all "$@"
+        BOLIDE_NVRTC=$library "$@"
     else
-        "$build/tests/bolide_op_tests" --gate all "$@"
+        "$@"
     fi >"$scratch/log" || failed_run=1
     cat "$scratch/log"
     line=$(grep -E '^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$' "$scratch/log" | tail -n 1)

@@ -178,7 +178,7 @@ int main(int argc, char **argv) {
     llm_random random = {argc > 2 ? strtoull(argv[2], NULL, 10) : 1};
     gguf_builder samples[2] = {{.size = 0}, {.size = 0}};
     build_sample(&samples[0]);
-    build_llama(&samples[1], &(build_llama_sizes){1, 32, 32, 2, 1, GGUF_Q4_1, 1, 0});
+    build_llama(&samples[1], &(build_llama_sizes){1, 32, 32, 2, 1, GGUF_Q4_1, 1, 0, 0});
     for (unsigned long i = 0; i < rounds; i++) {
         const gguf_builder sample = samples[i % 2];
         // A copy of the exact size lets the address sanitizer see a read past the end.

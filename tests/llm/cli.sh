@@ -86,6 +86,9 @@ refused "no value" "expected a value" --model "$model" --prompt
 refused "a bad number" "expected a number" --model "$model" --top-p much
 refused "a number out of range" "from 1 to" --model "$model" --parallel 0
 refused "a broken number" "whole number" --model "$model" --top-k 2.5
+refused "a device that is none" "expected cpu, cuda or cuda:N" --model "$model" --device gpu
+refused "a device without a number" "expected a number" --model "$model" --device cuda:
+refused "a GPU that is not there" "" --model "$model" --raw --prompt abc --device cuda:1000
 refused "no prompt file" "cannot be opened" --model "$model" --prompt-file "$scratch/none"
 refused "no chat model" "no ChatML model" --model "$model" --prompt abc
 printf '%0600d' 0 | tr 0 c >"$scratch/prompt"

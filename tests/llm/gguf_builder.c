@@ -282,10 +282,11 @@ static void write_tensors(llama_writer *w) {
         {"ffn_up", s->width, s->hidden, s->type},
         {"ffn_down", s->hidden, s->width, s->type},
     };
-    write_tensor(w, "token_embd.weight", s->width, 8, s->type);
+    const uint32_t vocab = s->vocab ? s->vocab : 8;
+    write_tensor(w, "token_embd.weight", s->width, vocab, s->type);
     write_tensor(w, "output_norm.weight", s->width, 0, GGUF_F32);
     if (s->output) {
-        write_tensor(w, "output.weight", s->width, 8, s->type);
+        write_tensor(w, "output.weight", s->width, vocab, s->type);
     }
     for (uint32_t block = 0; block < s->blocks; block++) {
         for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {

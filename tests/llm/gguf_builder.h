@@ -46,7 +46,8 @@ typedef struct {
     uint32_t blocks, width, hidden, h_q, h_kv;
     uint32_t type;
     uint64_t seed;
-    int output; // 1: an output.weight of its own; 0: the embedding serves
+    int output;     // 1: an output.weight of its own; 0: the embedding serves
+    uint32_t vocab; // 0: the tokens of the sample; more of them have no text
 } build_llama_sizes;
 
 void build_llama(gguf_builder *b, const build_llama_sizes *sizes);

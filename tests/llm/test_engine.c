@@ -8,102 +8,11 @@
 #include <string.h>
 
 #include "../../examples/llm/chat.h"
-#include "../../examples/llm/engine.h"
+#include "answers.h"
 #include "gguf_builder.h"
 #include "harness.h"
 
-// ---- answers -------------------------------------------------------------------------------
-
-enum { MAX_REQUESTS = 16, MAX_NEW = LLM_SLOW ? 4 : 64 };
-
-// What a request wrote, and a hash of the bits of all its logits.
-typedef struct {
-    int64_t number;
-    size_t count, limit;
-    int32_t ids[MAX_NEW];
-    uint64_t bits;
-} answer;
-
-typedef struct {
-    llm_engine *engine;
-    size_t vocab, n;
-    answer *answers;
-} audience;
-
-static uint64_t hash(uint64_t h, const void *data, size_t bytes) {
-    const unsigned char *p = data;
-    for (size_t i = 0; i < bytes; i++) {
-        h = (h ^ p[i]) * 0x100000001b3u;
-    }
-    return h;
-}
-
-static bool hear(void *arg, int64_t request, int32_t token) {
-    audience *a = arg;
-    for (size_t i = 0; i < a->n; i++) {
-        answer *to = &a->answers[i];
-        if (to->number == request && to->count < to->limit) {
-            const float *logits = llm_engine_logits(a->engine, request);
-            CHECK(logits != NULL);
-            to->ids[to->count++] = token;
-            to->bits = hash(to->bits, logits, logits != NULL ? a->vocab * sizeof *logits : 0);
-            return to->count < to->limit;
-        }
-    }
-    CHECK_MSG(false, "a token of request %lld, which is none", (long long)request);
-    return false;
-}
-
-// Runs n prompts; every `apart` steps one joins.
-static void run(const llm_model *model, const llm_settings *settings, const token_list *shared,
-                const token_list *prompts, const llm_sampler *sampler, size_t n, size_t apart,
-                answer *answers) {
-    llm_error error = {""};
-    llm_settings own = *settings;
-    own.max_requests = (int64_t)n;
-    own.max_tokens = (int64_t)(shared != NULL ? shared->count : 0);
-    for (size_t i = 0; i < n; i++) {
-        own.max_tokens += (int64_t)(prompts[i].count + answers[i].limit);
-        answers[i] = (answer){.number = -1, .limit = answers[i].limit};
-    }
-    llm_engine *e = llm_engine_create(model, &own, &error);
-    CHECK_MSG(e != NULL, "%s", error.text);
-    audience a = {.engine = e, .vocab = (size_t)model->vocab, .n = n, .answers = answers};
-    bool ok =
-        e != NULL && (shared == NULL || llm_engine_share(e, shared->ids, shared->count, &error));
-    int64_t before = 0, after = 0, all;
-    if (ok) {
-        llm_engine_pages(e, &before, &all);
-    }
-    size_t joined = 0;
-    bool busy = true;
-    for (size_t step = 0; ok && (busy || joined < n); step++) {
-        while (ok && joined < n && step >= joined * apart) {
-            answers[joined].number =
-                llm_engine_add(e, prompts[joined].ids, prompts[joined].count,
-                               (int64_t)answers[joined].limit, sampler, &error);
-            ok = answers[joined++].number >= 0;
-        }
-        ok = ok && llm_engine_step(e, hear, &a, &busy, &error);
-    }
-    CHECK_MSG(ok, "%s", error.text);
-    if (ok) {
-        llm_engine_pages(e, &after, &all);
-        CHECK_MSG(after == before, "%lld pages in use before, %lld after", (long long)before,
-                  (long long)after);
-    }
-    llm_engine_destroy(e);
-}
-
-static void expect_same(const answer *want, const answer *got, size_t n, const char *what) {
-    for (size_t i = 0; i < n; i++) {
-        CHECK_MSG(want[i].count == want[i].limit && got[i].count == got[i].limit,
-                  "%s: request %zu: %zu and %zu tokens", what, i, want[i].count, got[i].count);
-        CHECK_MSG(memcmp(want[i].ids, got[i].ids, want[i].count * sizeof want[i].ids[0]) == 0,
-                  "%s: request %zu writes other tokens", what, i);
-        CHECK_MSG(want[i].bits == got[i].bits, "%s: request %zu has other bits", what, i);
-    }
-}
+enum { MAX_REQUESTS = 16 };
 
 // ---- the real model ------------------------------------------------------------------------
 
@@ -172,13 +81,14 @@ static void check_mode(const talk *k, bool exact) {
     for (size_t i = 0; i < 3; i++) {
         alone[i].limit = i == 0 ? MAX_NEW : FEW;
         const llm_settings s = {.page_size = 16, .threads = 1, .exact = exact};
-        run(&k->model, &s, NULL, &k->prompts[i], &greedy, 1, 1, &alone[i]);
+        run_answers(&k->model, &s, NULL, &k->prompts[i], &greedy, 1, 1, &alone[i], NULL);
     }
     for (size_t i = 1; i < sizeof ways / sizeof ways[0]; i++) {
         const llm_settings s = {
             .page_size = ways[i].page_size, .threads = ways[i].threads, .exact = exact};
         other.limit = MAX_NEW;
-        run(&k->model, &s, i % 2 == 0 ? &k->system : NULL, k->prompts, &greedy, 1, 1, &other);
+        run_answers(&k->model, &s, i % 2 == 0 ? &k->system : NULL, k->prompts, &greedy, 1, 1,
+                    &other, NULL);
         expect_same(alone, &other, 1, exact ? "exact, alone" : "default, alone");
     }
     for (int64_t pages = 1; pages <= 16; pages += 15) {
@@ -186,8 +96,8 @@ static void check_mode(const talk *k, bool exact) {
         for (size_t i = 0; i < MAX_REQUESTS; i++) {
             together[i].limit = i == 0 ? MAX_NEW : i < 3 ? FEW : LLM_SLOW ? 1 : 4 + i;
         }
-        run(&k->model, &s, pages == 1 ? &k->system : NULL, k->prompts, &greedy, MAX_REQUESTS,
-            (size_t)(pages == 1), together);
+        run_answers(&k->model, &s, pages == 1 ? &k->system : NULL, k->prompts, &greedy,
+                    MAX_REQUESTS, (size_t)(pages == 1), together, NULL);
         expect_same(alone, together, 3, exact ? "exact, together" : "default, together");
     }
 }
@@ -217,7 +127,7 @@ static void with_small_model(void (*use)(const llm_model *model)) {
     llm_error error = {""};
     gguf_file file;
     llm_model model;
-    build_llama(&b, &(build_llama_sizes){2, 64, 96, 4, 2, GGUF_Q4_1, 11, 0});
+    build_llama(&b, &(build_llama_sizes){2, 64, 96, 4, 2, GGUF_Q4_1, 11, 0, 0});
     bool ok =
         gguf_open_memory(&file, b.bytes, b.size, &error) && llm_model_of(&model, file, &error);
     CHECK_MSG(ok, "%s", error.text);
@@ -250,11 +160,11 @@ static void long_prompts(const llm_model *model) {
         prompts[i] = small_prompt(lengths[i], i);
         alone[i].limit = together[i].limit = LLM_SLOW ? 2 : 20 + i;
         const llm_settings s = {.page_size = 16, .threads = 1};
-        run(model, &s, NULL, &prompts[i], &sampler, 1, 1, &alone[i]);
+        run_answers(model, &s, NULL, &prompts[i], &sampler, 1, 1, &alone[i], NULL);
     }
     for (int64_t page = 1; page <= 7; page += 3) {
         const llm_settings s = {.page_size = page, .threads = 2};
-        run(model, &s, NULL, prompts, &sampler, N, 2, together);
+        run_answers(model, &s, NULL, prompts, &sampler, N, 2, together, NULL);
         expect_same(alone, together, N, "long prompts");
     }
     for (size_t i = 0; i < N; i++) {
@@ -266,6 +176,12 @@ static void chunks_and_draws(void) {
     with_small_model(long_prompts);
 }
 
+static bool nobody(void *arg, int64_t request, int32_t token) {
+    (void)arg, (void)token;
+    CHECK_MSG(false, "a token of request %lld, which wants none", (long long)request);
+    return false;
+}
+
 // Pages that hold 32 shared tokens are counted once, however many requests begin with them.
 static void shared_pages(const llm_model *model) {
     const llm_sampler greedy = {.top_p = 1};
@@ -273,7 +189,6 @@ static void shared_pages(const llm_model *model) {
     llm_error error = {""};
     token_list ids = small_prompt(40, 3);
     llm_engine *e = llm_engine_create(model, &s, &error);
-    audience none = {.n = 0};
     int64_t used, all;
     bool busy;
     CHECK_MSG(e != NULL && llm_engine_share(e, ids.ids, 37, &error), "%s", error.text);
@@ -286,7 +201,7 @@ static void shared_pages(const llm_model *model) {
     llm_engine_pages(e, &used, &all);
     CHECK_MSG(used == 4, "%lld pages for the beginning of four requests", (long long)used);
     CHECK(!llm_engine_share(e, ids.ids, 37, &error));
-    CHECK_MSG(llm_engine_step(e, hear, &none, &busy, &error), "%s", error.text);
+    CHECK_MSG(llm_engine_step(e, nobody, NULL, &busy, &error), "%s", error.text);
     CHECK(!busy); // nothing was to be drawn
     llm_engine_pages(e, &used, &all);
     CHECK(used == 4);
@@ -302,7 +217,7 @@ static answer draw(const llm_model *model, llm_sampler sampler) {
     token_list prompt = small_prompt(9, 1);
     const llm_settings s = {.page_size = 16};
     answer a = {.limit = MAX_NEW};
-    run(model, &s, NULL, &prompt, &sampler, 1, 1, &a);
+    run_answers(model, &s, NULL, &prompt, &sampler, 1, 1, &a, NULL);
     token_list_free(&prompt);
     return a;
 }

@@ -105,8 +105,8 @@ static void every_format(void) {
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
         gguf_builder b = {.size = 0};
         for (int output = 0; output <= 1; output++) {
-            build_llama(&b,
-                        &(build_llama_sizes){2, 128, 96, 4, 2, (uint32_t)types[i], 5 + i, output});
+            build_llama(
+                &b, &(build_llama_sizes){2, 128, 96, 4, 2, (uint32_t)types[i], 5 + i, output, 0});
             check_format(&b, gguf_type_name(types[i]));
             build_free(&b);
         }

@@ -49,7 +49,7 @@ static void steps_equal_the_whole(void) {
         gguf_builder b = {.size = 0};
         gguf_file file;
         llm_error error = {""};
-        build_llama(&b, &(build_llama_sizes){2, 64, 96, 4, 2, (uint32_t)types[i], 5, 0});
+        build_llama(&b, &(build_llama_sizes){2, 64, 96, 4, 2, (uint32_t)types[i], 5, 0, 0});
         CHECK_MSG(gguf_open_memory(&file, b.bytes, b.size, &error), "%s", error.text);
         reference *r = reference_create(file.bytes, TOKENS, &error);
         CHECK_MSG(r != NULL, "%s", error.text);

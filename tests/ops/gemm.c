@@ -53,6 +53,11 @@ static const char *const mm_bf16_cases[] = {
     "mm_bf16 m=2,7 n=3 k=0 bias=f32",
     "mm_bf16 m=1,6 n=40 k=96 a.values=nan,inf,mix,zero,tiny,large a=f16,bf16 out_dtype=f32",
     "mm_bf16 m=1,6 n=40 k=96 b.values=mix a=bf16",
+    "mm_bf16 m=17,64,65,130 n=33,136,520 k=72,1024 a=bf16", /* tiles, shared by blocks of a GPU */
+    "mm_bf16 m=130 n=264 k=1032 a=f16 out_dtype=f16 bias=f32",
+    "mm_bf16 m=30,200 n=50 k=136 a=bf16 out_dtype=f32 out.pad=3 a.pad=8 b.pad=8",
+    "mm_bf16 m=3000 n=2100 k=200 a=bf16", /* several waves of tiles */
+    "mm_bf16 m=100 n=40 k=1024 a.values=nan,inf,mix,zero,tiny,large a=f16,bf16 out_dtype=f32",
     "mm_bf16 m=2 a=f32 expect=invalid_argument:a",
 };
 BOLIDE_TEST(mm_bf16, mm_bf16_cases);
@@ -62,6 +67,8 @@ static const char *const bmm_bf16_cases[] = {
     "bmm_bf16 m=1,6 A=f16,bf16 out_dtype=f16,bf16,f32",
     "bmm_bf16 m=2,6 n=30 k=33 B.order=0:1:2,1:0:2,2:1:0 A.order=1:0:2 out.order=1:0:2",
     "bmm_bf16 m=2,6 A.stride0=0 B.stride0=0",
+    "bmm_bf16 b=3 m=20,130 n=140 k=136,1024 A=bf16",
+    "bmm_bf16 b=3 m=20 n=144 k=136 A.stride0=0,2720 B.stride0=0,19584",
     "bmm_bf16 b=0,2 m=0,2 n=0,3 k=0,4",
     "bmm_bf16 m=6 k=96 A.values=nan,inf,mix",
 };

@@ -43,6 +43,7 @@ constexpr bool ALIBI = FLAGS & 8;
 constexpr bool WIDE = FLAGS & 16;    /* rows of K and V allow copies of 16 bytes */
 constexpr bool SPECIAL = FLAGS & 32; /* custom mask or multi-item scoring */
 constexpr bool RULED = FLAGS & 128;  /* the schedule is a rule */
+constexpr bool VARIANT = false;      /* those go to attention_float.cu */
 static_assert(D_QK % 8 == 0 && D_VO % 8 == 0 && D_QK <= 256 && D_VO <= 256, "head sizes");
 static_assert(ROWS == 16 || ROWS == 64 || ROWS == 128, "rows of a tile");
 static_assert(KEYS == 16 || KEYS == 32 || KEYS == 64 || KEYS == 128, "keys of a tile");
@@ -77,6 +78,8 @@ constexpr int MERGED_AT_ONCE = SHARED_ROWS ? 17 : 2;
 constexpr int WINDOW = 16, LEAD = 8;
 static_assert(WINDOW >= LEAD + STAGES + 2,
               "no item is overwritten while a tile of it is in flight");
+
+#include "ops/attention/attention_plain.cuh"
 
 #include "ops/attention/attention_device.cuh"
 #include "ops/attention/attention_tile.cuh"

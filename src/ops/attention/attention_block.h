@@ -23,10 +23,12 @@ typedef struct unit {
     bool split;          /* o has the order of bf16_load_split */
     /* scratch of the lane: [heads][rows][…] for q, o, m, l; of scores a head for tiles */
     float *q, *o, *m, *l, *scores, *keys, *values, *changed, *cosine, *sine;
+    float *own_k, *own_v; /* rows of a block as a variant has them */
     /* of the block at hand */
     int64_t key;
     int n;
     block_view view;
+    int64_t k_dtype, v_dtype; /* of the rows below */
     uint64_t visible[TILE_ROWS_MAX];
     float row_scale[TILE_ROWS_MAX]; /* of each row's scores, with unit */
     /* n keys, n values, then the keys of the next block and copies of the last: of the unit's
@@ -63,6 +65,12 @@ static void spread_scratch(unit *u, unsigned char *lane) {
     if (p->flags & BOLIDE__ATTN_ROPE) {
         u->cosine = take(&lane, BLOCK * pad16(p->d_qk / 2));
         u->sine = take(&lane, BLOCK * pad16(p->d_qk / 2));
+    }
+    u->k_dtype = u->v_dtype = p->kv_dtype;
+    if (p->hooks) {
+        u->own_k = take(&lane, BLOCK * u->dq);
+        u->own_v = take(&lane, BLOCK * u->dv);
+        u->k_dtype = u->v_dtype = BOLIDE_F32;
     }
 }
 

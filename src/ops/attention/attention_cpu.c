@@ -13,6 +13,7 @@
 #include <math.h>
 
 #include "ops/attention/attention_block.h"
+#include "ops/attention/attention_hooks.h"
 #include "ops/attention/attention_load.h"
 #include "ops/attention/attention_tile.h"
 #include "ops/attention/attention_unit.h"
@@ -36,7 +37,7 @@ static void change_keys(const unit *u, int64_t offset, const char **changed) {
         find_rows(u, tails_of(u), u->key, u->n, tails);
     for (int j = 0; j < u->n; j++) {
         float *row = u->changed + j * u->dq;
-        widen(u->row[j] + offset, p->kv_dtype, own, row);
+        widen(u->row[j] + offset, u->k_dtype, own, row);
         if (p->flags & BOLIDE__ATTN_TAIL)
             widen(tails[j], p->kv_dtype, p->d_tail, row + own);
         if (p->flags & BOLIDE__ATTN_ROPE)
@@ -83,6 +84,7 @@ static void load_query(unit *u, int64_t i, int64_t r, float *q) {
         widen(dtype_at(p->q_tail, p->q_dtype, row * p->q_tail_n + head * p->q_tail_h), p->q_dtype,
               p->d_tail, q + own);
     }
+    change_query(u, r, q);
     if (p->flags & BOLIDE__ATTN_ROPE) {
         if (r == 0 || row_token(u, r - 1) != token)
             rope_angles(p, u->place.shift + token, u->cosine, u->sine);
@@ -162,9 +164,9 @@ static void scores_in_place(unit *u) {
                      .d = p->d_qk,
                      .d_stride = u->dq,
                      .rows = rows,
-                     .near = near_rows(u->heads * p->d_qk * bytes)};
+                     .near = p->hooks ? 0 : near_rows(u->heads * p->d_qk * bytes)};
     if (!keys_change(p)) {
-        dot_all_scores(dot_kernels_of(p->kv_dtype), &pass, u->q, u->scores);
+        dot_all_scores(dot_kernels_of(u->k_dtype), &pass, u->q, u->scores);
         return;
     }
     const char *changed[BLOCK];
@@ -183,7 +185,7 @@ static void scores_by_tiles(unit *u, int64_t i) {
     const bolide__attention_params *p = u->p;
     const char *const *k = u->row;
     const char *changed[BLOCK];
-    int64_t dtype = p->kv_dtype;
+    int64_t dtype = u->k_dtype;
     if (keys_change(p)) {
         change_keys(u, 0, changed);
         k = changed;
@@ -258,9 +260,31 @@ BOLIDE_INLINE float soften(unit *u, int64_t i, int64_t r, float *scores, bool pl
     return alpha;
 }
 
+/* The same with a variant. Without a softmax the weights are there already. */
+static float soften_variant(unit *u, int64_t r, float *scores) {
+    const uint64_t seen = u->view == VIEW_OPEN ? low_bits(u->n) : u->visible[r];
+    const float slope =
+        u->p->flags & BOLIDE__ATTN_ALIBI ? alibi_slope(row_head(u, 0, r), u->p->h_q) : 0;
+    const int64_t distance = u->key - (u->place.shift + row_token(u, r));
+    for (int c = 0; c < BLOCK; c += 16) {
+        const mask16 mask = mask_of_bits((uint32_t)(seen >> c) & 0xFFFFu);
+        f32_store(scores + c, finish_logits(u, f32_load(scores + c), slope, distance + c, mask));
+    }
+    change_logits(u, r, seen, scores);
+    if (!u->p->hooks->no_softmax)
+        return soften(u, 0, r, scores, true, false);
+    u->m[r] = 0;
+    u->l[r] = seen ? 1 : u->l[r]; /* whether there is a key */
+    return 1;
+}
+
 static void soften_rows(unit *u, int64_t i, float *scores, float *alpha) {
     const bolide__attention_params *p = u->p;
     const int64_t rows = u->place.rows;
+    for (int64_t r = 0; p->hooks && r < rows; r++)
+        alpha[r] = soften_variant(u, r, scores + r * BLOCK);
+    if (p->hooks)
+        return;
     const bool plain = u->view == VIEW_OPEN && u->n == BLOCK && p->soft_cap == 0 &&
                        !(p->flags & BOLIDE__ATTN_ALIBI);
     for (int64_t r = 0; r < rows; r++, scores += BLOCK)
@@ -278,7 +302,7 @@ static bool any_nonfinite(const unit *u, int64_t offset) {
     for (int j = 0; j < u->n; j++) {
         for (int64_t c = 0; c < p->d_vo; c += 16) {
             const int64_t n = p->d_vo - c < 16 ? p->d_vo - c : 16;
-            widen(dtype_at(u->v[j] + offset, p->kv_dtype, c), p->kv_dtype, n, row);
+            widen(dtype_at(u->v[j] + offset, u->v_dtype, c), u->v_dtype, n, row);
             const f32x16 x = f32_load(row);
             bad = mask_or(bad, f32_isnan(f32_sub(x, x)));
         }
@@ -291,7 +315,7 @@ static void careful_values(unit *u, int64_t offset, const float *weights, const 
                            float *o) {
     const bolide__attention_params *p = u->p;
     for (int j = 0; j < u->n; j++) {
-        widen(u->v[j] + offset, p->kv_dtype, p->d_vo, u->values + j * u->dv);
+        widen(u->v[j] + offset, u->v_dtype, p->d_vo, u->values + j * u->dv);
         if (u->split)
             split_order(u->values + j * u->dv, p->d_vo);
     }
@@ -318,12 +342,12 @@ static void values_in_place(unit *u, const float *alpha) {
                      .d = p->d_vo,
                      .d_stride = u->dv,
                      .rows = rows,
-                     .near = near_rows(u->heads * p->d_vo * bytes)};
+                     .near = p->hooks ? 0 : near_rows(u->heads * p->d_vo * bytes)};
     bool bad = false;
     for (int64_t i = 0; u->view == VIEW_SOME && i < u->heads; i++)
         bad |= any_nonfinite(u, i * pass.head_step);
     if (!bad) {
-        dot_all_values(dot_kernels_of(p->kv_dtype), &pass, u->scores, alpha, u->o);
+        dot_all_values(dot_kernels_of(u->v_dtype), &pass, u->scores, alpha, u->o);
         return;
     }
     for (int64_t i = 0; i < u->heads; i++)
@@ -342,7 +366,7 @@ static void values_by_tiles(unit *u, int64_t i, const float *alpha) {
         unit_values(u, alpha);
         return;
     }
-    value_packer(p->kv_dtype)(u->v, u->n, p->d_vo, u->values);
+    value_packer(u->v_dtype)(u->v, u->n, p->d_vo, u->values);
     strip strips[TILE_ROWS_MAX];
     const int count = make_strips(u, strips);
     tile_values(strips, count, u->scores, alpha, u->values, p->d_vo, o, u->dv);
@@ -353,8 +377,12 @@ static void run_block(unit *u) {
     const int64_t rows = u->place.rows;
     float alpha[TILE_ROWS_MAX];
     u->view = look(&u->place, u->key, u->n, u->visible);
+    if (p->hooks && u->view != VIEW_NONE)
+        mask_block(u);
     if (u->view == VIEW_NONE)
         return;
+    if (p->hooks)
+        change_block(u);
     if (p->flags & BOLIDE__ATTN_ROPE) {
         const int64_t step = pad16(p->d_qk / 2);
         for (int j = 0; j < u->n; j++)
@@ -382,8 +410,9 @@ static void run_block(unit *u) {
 /* ---- results ------------------------------------------------------------------------------ */
 
 /* Sink, division, scales, store; m and l are the row's largest logit and sum. o is changed. */
-static void write_row(const bolide__attention_params *p, const bolide__attention_request *request,
-                      int64_t token, int64_t head, float m, float l, float *o) {
+static void write_row(const bolide__attention_params *p, int64_t index, int64_t token, int64_t head,
+                      float m, float l, float *o) {
+    const bolide__attention_request *request = &p->requests[index];
     float weight = 1;
     if (p->sinks) {
         const float sink = p->sinks[head * p->sink_h] * log2_e;
@@ -396,13 +425,19 @@ static void write_row(const bolide__attention_params *p, const bolide__attention
             m = top;
         }
     }
-    const double scale =
-        (double)scale_value(&p->v_scale, head / p->group) / (double)scale_value(&p->o_scale, 0);
-    const f32x16 w = f32_set(weight), sum = f32_set(l), s = f32_set((float)scale);
+    if (p->hooks && p->hooks->no_softmax && l > 0)
+        l = 1;
+    const double v_scale = (double)scale_value(&p->v_scale, head / p->group);
+    const double o_scale = (double)scale_value(&p->o_scale, 0);
+    const bool change = p->hooks && p->hooks->output && l != 0;
+    const f32x16 w = f32_set(weight), sum = f32_set(l);
+    const f32x16 s = f32_set((float)(change ? v_scale : v_scale / o_scale));
     for (int64_t c = 0; c < p->d_vo; c += 16) {
         const f32x16 x = f32_div(f32_mul(f32_load_n(o + c, p->d_vo - c), w), sum);
         f32_store_n(o + c, l == 0 ? f32_zero() : f32_mul(x, s), p->d_vo - c);
     }
+    if (change)
+        change_output(p, index, token, head, (float)o_scale, o);
     const int64_t at = (request->o_start + token) * p->out_n + head * p->out_h;
     narrow(o, dtype_at_mut(p->out, p->o_dtype, at), p->o_dtype, p->d_vo);
     if (p->lse) {
@@ -427,7 +462,7 @@ static void finish_unit(unit *u) {
                 natural_order(o, p->d_vo);
             const float m = u->m[i * rows + r], l = u->l[i * rows + r];
             if (u->item->slot < 0) {
-                write_row(p, u->place.request, row_token(u, r), row_head(u, i, r), m, l, o);
+                write_row(p, u->item->request, row_token(u, r), row_head(u, i, r), m, l, o);
                 continue;
             }
             const int64_t at = slot_row(p, u->item->slot, u->head + i, r);
@@ -460,7 +495,7 @@ static void run_unit(unit *u, int64_t index) {
                             .shift = (int64_t)request->kv_len - request->q_len};
     u->dot = u->place.rows <= DOT_ROWS_MAX;
     u->unit = !u->dot && p->units;
-    u->split = u->dot && dot_is_split(p->kv_dtype);
+    u->split = u->dot && dot_is_split(u->v_dtype);
     for (int64_t i = 0; i < u->heads; i++)
         load_queries(u, i);
     for (int64_t key = u->item->kv_begin; key < u->item->kv_end; key += BLOCK) {
@@ -509,8 +544,7 @@ static void merge_row(const bolide__attention_params *p, const bolide__attention
         }
     }
     const int64_t row = merge->row + r;
-    write_row(p, &p->requests[merge->request], row / p->group, kv_head * p->group + row % p->group,
-              top, l, o);
+    write_row(p, merge->request, row / p->group, kv_head * p->group + row % p->group, top, l, o);
 }
 
 void BOLIDE_ISA(attention_merge)(void *arg, int64_t begin, int64_t end, int worker) {

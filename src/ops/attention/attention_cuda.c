@@ -28,7 +28,8 @@ enum {
     WIDE = 16,
     SPECIAL = 32,
     ROPE = 64,
-    RULED = 128
+    RULED = 128,
+    VARIANT = 256
 };
 
 /* ---- shared memory, the arithmetic of the kernels' structs ------------------------------------
@@ -84,7 +85,8 @@ static bool needs_float(const frozen_part *f) {
     const int64_t fp8 = BOLIDE_F8_E4M3FN | BOLIDE_F8_E5M2;
     return !(f->q_dtype & (BOLIDE_F16 | BOLIDE_BF16 | fp8)) ||
            (!(f->kv_dtype & fp8) && f->kv_dtype != f->q_dtype) || f->d_qk > MAX_HEAD_DIM ||
-           f->d_vo > MAX_HEAD_DIM || f->flags & (BOLIDE__ATTN_ROPE | BOLIDE__ATTN_TAIL);
+           f->d_vo > MAX_HEAD_DIM ||
+           f->flags & (BOLIDE__ATTN_ROPE | BOLIDE__ATTN_TAIL | BOLIDE__ATTN_VARIANT);
 }
 
 /* Whether attention_latent.cu computes it. */
@@ -207,7 +209,9 @@ static bolide_status run_float(const bolide__call *call, const frozen_part *f,
     add_types(&s, p);
     bolide__spec_add(&s, "D_TAIL", p->d_tail); /* 0, 64 */
     bolide__spec_add(&s, "FLAGS",
-                     flags_of(p, f->q_len) | (p->flags & BOLIDE__ATTN_ROPE ? ROPE : 0));
+                     flags_of(p, f->q_len) | (p->flags & BOLIDE__ATTN_ROPE ? ROPE : 0) |
+                         (p->variant ? VARIANT : 0));
+    s.user_source = p->variant_text;
     g->block = 128;
     g->shared = (int32_t)float_shared_bytes(f);
     return bolide__cuda_launch(call, &s, g, p, sizeof *p);
@@ -280,6 +284,7 @@ bolide_status bolide__attention_cuda_run(const bolide__call *call,
                                          bolide__attention_params *p) {
     const frozen_part *f = &plan->frozen;
     const int64_t items = f->rule_tiles * f->rule_pieces;
+    BOLIDE_TRY(bolide__attention_variant_text(call, p->variant, p));
     p->page_shift = page_shift_of(p->page_size);
     p->flags |= may_be_signed(p) ? BOLIDE__ATTN_SIGNED : 0;
     bolide__grid g = {.x = f->workers, .y = f->h_kv, .dependent = 1};

@@ -92,6 +92,20 @@ int32_t query_head(const params &p, const work &w, int32_t row) {
     return (int32_t)(blockIdx.y * (uint32_t)p.group + (uint32_t)(w.row + row) % (uint32_t)p.group);
 }
 
+/* What a variant is told of a packed row, and of a key. */
+bolide__variant_at place_of(const params &p, const work &w, int32_t row, int32_t key) {
+    bolide__variant_at at = {};
+    at.request = w.request;
+    at.q_len = w.q_len;
+    at.kv_len = w.kv_len;
+    at.query = query_token(p, w, row);
+    at.position = w.kv_len - w.q_len + at.query;
+    at.head = query_head(p, w, row);
+    at.kv_head = (int32_t)blockIdx.y;
+    at.key = key;
+    return at;
+}
+
 /* ---- scales and positions ---------------------------------------------------------------------
  */
 
@@ -219,6 +233,10 @@ location locate(const params &p, const work &w, int32_t key, int32_t page) {
 struct place {
     out_elem *out; /* row of the output */
     float factor;  /* of sums of p v */
+    /* with a variant, which comes between the factor and this one */
+    float last;
+    bolide__variant_at at;
+    const bolide__variant_extra *extra;
 };
 
 /* The last step of a row: sink, division, scales; where it goes. The lse is written by the caller
@@ -235,6 +253,8 @@ place finish(const params &p, const work &w, int32_t row, float m, float l, bool
             m = top;
         }
     }
+    if constexpr (!bolide__variant_softmax)
+        l = l > 0 ? 1.0f : 0.0f;
     const float lse = m + log2f(l);
     if (first && p.lse)
         p.lse[((int64_t)w.q_start + token) * p.lse_n + head * p.lse_h] =
@@ -244,9 +264,25 @@ place finish(const params &p, const work &w, int32_t row, float m, float l, bool
     to.factor =
         l == 0 ? 0.0f
                : weight * rcp_fast(l) * (scale_of(p.v_scale, blockIdx.y) / scale_of(p.o_scale, 0));
+    if constexpr (VARIANT) {
+        to.factor = l == 0 ? 0.0f : weight / l * scale_of(p.v_scale, blockIdx.y);
+        to.last = 1.0f / scale_of(p.o_scale, 0);
+        to.at = place_of(p, w, row, 0);
+        to.extra = p.extra;
+    }
     to.out =
         static_cast<out_elem *>(p.out) + ((int64_t)w.o_start + token) * p.out_n + head * p.out_h;
     return to;
+}
+
+/* An element of the output through the variant. */
+float finished(const place &to, int32_t column, float x) {
+    if constexpr (VARIANT) {
+        bolide__variant_at at = to.at;
+        at.dim = column;
+        return bolide__variant_output(x, &at, to.extra) * to.last;
+    }
+    return x;
 }
 
 /* N neighbours of a row of the output. A row without a key is 0 whatever its sums are. */
@@ -254,7 +290,7 @@ template <int N> void put_out(const place &to, int32_t column, const float (&x)[
     float y[N];
 #pragma unroll
     for (int i = 0; i < N; i++)
-        y[i] = to.factor == 0 ? 0.0f : x[i] * to.factor;
+        y[i] = to.factor == 0 ? 0.0f : finished(to, column + i, x[i] * to.factor);
     const pack<out_elem, N> value = pack_floats<out_elem>(y);
     out_elem *at = to.out + column;
     if (reinterpret_cast<uintptr_t>(at) % sizeof value == 0) {

@@ -2,8 +2,8 @@
 //
 // Attention in float32 arithmetic, for what the tensor cores of attention.cu do not take: float32
 // queries or caches, a 16-bit cache of another type than the queries, head sizes above 256, rotary
-// positions inside the kernel, and tiles that are too large for the chip. The items and everything
-// around them are the same.
+// positions inside the kernel, tiles that are too large for the chip, and custom variants. The
+// items and everything around them are the same.
 //
 // A warp has four of the tile's 16 rows; a lane takes two of 64 keys for the logits and every 32nd
 // column for the sums. Keys and values pass through shared memory as float32, CHUNK columns at a
@@ -35,6 +35,7 @@ constexpr bool ALIBI = FLAGS & 8;
 constexpr bool SPECIAL = FLAGS & 32; /* custom mask or multi-item scoring */
 constexpr bool ROPE = FLAGS & 64;
 constexpr bool RULED = FLAGS & 128; /* the schedule is a rule */
+constexpr bool VARIANT = FLAGS & 256;
 static_assert(D_QK % 8 == 0 && D_VO % 8 == 0 && D_QK <= 576 && D_VO <= 576, "head sizes");
 
 using q_elem = element<QT>::type;
@@ -48,6 +49,11 @@ constexpr int HALF = D_QK / 2;
 constexpr int COLUMNS = (D_VO + CHUNK - 1) / CHUNK * 2; /* of a lane */
 constexpr int Q_CHUNKS = ROPE ? (HALF + CHUNK / 2 - 1) / (CHUNK / 2) : (D_QK + CHUNK - 1) / CHUNK;
 
+#if SPEC_FLAGS & 256
+#include "variant.cuh"
+#else
+#include "ops/attention/attention_plain.cuh"
+#endif
 #include "ops/attention/attention_device.cuh"
 
 struct shared_memory {
@@ -97,7 +103,34 @@ float query(const params &p, const work &w, int32_t rows, int32_t row, int d) {
         return to_float(static_cast<const q_elem *>(p.q)[n * p.q_n + h * p.q_h + d]) *
                logit_scale(p, (int32_t)h, scale_of(p.k_scale, 0));
     }
-    return to_float(static_cast<const q_elem *>(p.q)[n * p.q_n + h * p.q_h + d]);
+    const float x = to_float(static_cast<const q_elem *>(p.q)[n * p.q_n + h * p.q_h + d]);
+    if constexpr (VARIANT) {
+        bolide__variant_at here = place_of(p, w, row, 0);
+        here.dim = d;
+        return bolide__variant_query(x, &here, p.extra);
+    }
+    return x;
+}
+
+/* Column d of a key or a value, at `from`. */
+float key_at(const params &p, const work &w, const kv_elem *from, int32_t key, int d) {
+    const float x = to_float(*from);
+    if constexpr (VARIANT) {
+        bolide__variant_at here = place_of(p, w, 0, key);
+        here.dim = d;
+        return bolide__variant_key(x, &here, p.extra);
+    }
+    return x;
+}
+
+float value_at(const params &p, const work &w, const kv_elem *from, int32_t key, int d) {
+    const float x = to_float(*from);
+    if constexpr (VARIANT) {
+        bolide__variant_at here = place_of(p, w, 0, key);
+        here.dim = d;
+        return bolide__variant_value(x, &here, p.extra);
+    }
+    return x;
 }
 
 void load_queries(const params &p, const work &w, int32_t rows, shared_memory &s) {
@@ -145,21 +178,24 @@ void load_keys(const params &p, shared_memory &s, int chunk, int32_t first) {
         if constexpr (ROPE) {
             float2_t x = {};
             if (there)
-                x = rotate(s, to_float(k[at + d]), to_float(k[at + d + HALF]), d, first + key);
+                x = rotate(s, key_at(p, s.item, k + at + d, first + key, d),
+                           key_at(p, s.item, k + at + d + HALF, first + key, d + HALF), d,
+                           first + key);
             s.side[key][c] = x.x;
             s.side[key][c + COUNT] = x.y;
         } else {
-            s.side[key][c] = there ? to_float(k[at + d]) : 0.0f;
+            s.side[key][c] = there ? key_at(p, s.item, k + at + d, first + key, d) : 0.0f;
         }
     }
 }
 
-void load_values(const params &p, shared_memory &s, int chunk) {
+void load_values(const params &p, shared_memory &s, int chunk, int32_t first) {
     const kv_elem *v = static_cast<const kv_elem *>(p.v);
     for (int i = threadIdx.x; i < KEYS * CHUNK; i += THREADS) {
         const int key = i / CHUNK, d = chunk * CHUNK + i % CHUNK;
         const int64_t at = s.v_at[key];
-        s.side[key][i % CHUNK] = key < s.keys && d < D_VO ? to_float(v[at + d]) : 0.0f;
+        s.side[key][i % CHUNK] =
+            key < s.keys && d < D_VO ? value_at(p, s.item, v + at + d, first + key, d) : 0.0f;
     }
 }
 
@@ -190,6 +226,27 @@ void add_products(const shared_memory &s, int chunk, float (&x)[OWN][2]) {
     }
 }
 
+/* A logit, in base 2, through the variant; whether its mask shows the key. What no row sees is not
+ * asked for: the variant's arrays may end there. */
+bool change(const params &p, const work &w, int32_t row, int32_t key, bool visible, float &y) {
+    if (!visible)
+        return false;
+    const bolide__variant_at at = place_of(p, w, row, key);
+    y = bolide__variant_logits(y * LN2, &at, p.extra) * (bolide__variant_softmax ? LOG2E : 1.0f);
+    return bolide__variant_mask(&at, p.extra);
+}
+
+/* Without a softmax: logits are weights, -inf is none, and l says whether there is a key. */
+void take_weights(const float (&x)[2], int row, float &m, float &l, shared_memory &s) {
+    const int lane = threadIdx.x % 32;
+    m = 0;
+#pragma unroll
+    for (int j = 0; j < 2; j++) {
+        l = x[j] == -INFINITE ? l : 1.0f;
+        s.weights[lane + 32 * j][row] = x[j] == -INFINITE ? 0.0f : x[j];
+    }
+}
+
 /* Logits to weights in shared memory; the warp's sums so far come to the new maximum. */
 void soften(const params &p, const work &w, int32_t first, rows_state &r, float (&x)[OWN][2],
             shared_memory &s) {
@@ -212,8 +269,14 @@ void soften(const params &p, const work &w, int32_t first, rows_state &r, float 
             bool visible = key >= seen.low && key < seen.high;
             if constexpr (SPECIAL)
                 visible = visible && in_mask(p, w, token, key);
+            if constexpr (VARIANT)
+                visible = change(p, w, row, key, visible && token < w.q_len, y);
             x[i][j] = visible ? y : -INFINITE;
             top = fmaxf(top, x[i][j]);
+        }
+        if constexpr (!bolide__variant_softmax) {
+            take_weights(x[i], row, r.m[i], r.l[i], s);
+            continue;
         }
         top = lanes_max<32>(top);
         const float base = top == -INFINITE ? 0.0f : top;
@@ -276,7 +339,7 @@ void run_tile(const params &p, const work &w, int32_t first, rows_state &r, shar
 #pragma unroll
     for (int chunk = 0; chunk < COLUMNS / 2; chunk++) {
         __syncthreads();
-        load_values(p, s, chunk);
+        load_values(p, s, chunk, first);
         __syncthreads();
         add_values(s, chunk, r);
     }

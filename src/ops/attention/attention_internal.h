@@ -39,8 +39,35 @@ enum {
     BOLIDE__ATTN_Q_WIDE = 128, /* CUDA: rows of q allow loads of 8 elements */
     BOLIDE__ATTN_SIGNED = 256, /* CUDA: what logits are scaled by may be below 0 */
     BOLIDE__ATTN_TAIL = 512,   /* the last d_tail columns of q and k are tensors of their own */
-    BOLIDE__ATTN_LATENT = 1024 /* values are the first d_vo columns of the keys, of one head */
+    BOLIDE__ATTN_VARIANT = 1024,
+    BOLIDE__ATTN_LATENT = 2048 /* values are the first d_vo columns of the keys, of one head */
 };
+
+/* What the texts of a custom variant see of the element at hand, by these names. */
+#define BOLIDE__VARIANT_AT_LIST(X)                                                                 \
+    X(request)                                                                                     \
+    X(q_len)                                                                                       \
+    X(kv_len)                                                                                      \
+    X(query)                                                                                       \
+    X(position)                                                                                    \
+    X(head)                                                                                        \
+    X(kv_head)                                                                                     \
+    X(key)                                                                                         \
+    X(dim)
+
+typedef struct bolide__variant_at {
+#define BOLIDE__VARIANT_AT_FIELD(name) int32_t name;
+    BOLIDE__VARIANT_AT_LIST(BOLIDE__VARIANT_AT_FIELD)
+#undef BOLIDE__VARIANT_AT_FIELD
+} bolide__variant_at;
+
+/* A parameter of a variant: a number, or the address of an array. */
+typedef struct bolide__variant_extra {
+    double number;
+    const void *data;
+} bolide__variant_extra;
+
+enum { BOLIDE__VARIANT_PARAMS = 8 };
 
 /* An item of the schedule with all that a block of threads must know of its request; 80 bytes, so
  * that it is copied in five pieces of 16. */
@@ -136,14 +163,20 @@ typedef struct bolide__attention_params {
     bolide__attention_scale tail_scale; /* of k_tail, one value */
     bolide__attention_scale v_scale;
     bolide__attention_scale o_scale; /* one value */
+    bolide__variant_extra extra[BOLIDE__VARIANT_PARAMS];
+
+    /* host only */
+    const struct bolide_variant *variant;
+    const char *variant_text; /* what a kernel includes as "variant.cuh"; NULL: no variant */
 
     /* CPU only */
     unsigned char *lanes; /* lane_count x lane_bytes */
     int64_t lane_count, lane_bytes;
     int64_t unit_heads; /* key heads that one unit of work takes together; divides h_kv */
     int64_t *next_unit; /* counter that the lanes share */
-    const struct bolide__gemm_kernel *units; /* for many rows of bf16; NULL: f32 */
-    const double *rope_frequency;            /* [d_qk / 2]: rope_theta^(-2i/d_qk) / rope_scale */
+    const struct bolide__gemm_kernel *units;   /* for many rows of bf16; NULL: f32 */
+    const double *rope_frequency;              /* [d_qk / 2]: rope_theta^(-2i/d_qk) / rope_scale */
+    const struct bolide__variant_hooks *hooks; /* of a variant; NULL: none */
 } bolide__attention_params;
 
 #ifndef __CUDACC_RTC__
@@ -180,6 +213,17 @@ typedef struct bolide__attention_plan {
     } now;
 } bolide__attention_plan;
 
+/* The texts of a variant as functions of the CPU; NULL: there is no such text. x has n elements:
+ * neighbouring keys for logits, neighbouring columns for the others. */
+typedef void bolide__variant_row(float *x, int n, const bolide__variant_at *at,
+                                 const bolide__variant_extra *extra);
+typedef struct bolide__variant_hooks {
+    bolide__variant_row *logits, *query, *key, *value, *output;
+    /* Bit j: whether key at->key + j is seen, n up to 64. */
+    uint64_t (*mask)(int n, const bolide__variant_at *at, const bolide__variant_extra *extra);
+    bool no_softmax;
+} bolide__variant_hooks;
+
 /* The plan arguments of every operator in one form. The arrays are i32, on the host or the device.
  */
 typedef struct bolide__attention_problem {
@@ -207,6 +251,7 @@ typedef struct bolide__attention_problem {
         const char *d_qk, *d_vo, *h_q, *h_kv, *max_rows;
     } name;
 
+    const struct bolide_variant *variant;
     const bolide_workspace *workspace;
     bolide_plan *plan;
     int64_t magic;
@@ -247,6 +292,7 @@ typedef struct bolide__attention_run_args {
     int64_t lse_base_e;
     const double *soft_cap; /* of this run; NULL or NaN there: the plan's */
     const bolide_tensor *out, *lse;
+    const struct bolide_variant *variant;
     const bolide_workspace *workspace;
     const bolide_plan *plan;
     const char *indices_name;
@@ -267,6 +313,18 @@ bolide_status bolide__attention_cpu_run(const bolide__call *call, bolide__attent
 bolide_status bolide__attention_cuda_run(const bolide__call *call,
                                          const bolide__attention_plan *plan,
                                          bolide__attention_params *p);
+
+/* Whether a variant is whole: size, texts, parameters. NULL is. */
+bolide_status bolide__attention_check_variant(const bolide__call *call,
+                                              const struct bolide_variant *variant);
+/* Its text for the GPU and its parameters into p; for the CPU its functions into hooks and p. */
+bolide_status bolide__attention_variant_text(const bolide__call *call,
+                                             const struct bolide_variant *variant,
+                                             bolide__attention_params *p);
+bolide_status bolide__attention_variant_hooks(const bolide__call *call,
+                                              const struct bolide_variant *variant,
+                                              bolide__attention_params *p,
+                                              bolide__variant_hooks *hooks);
 
 /* Kernel, tile and workers for CUDA: tile_rows, workers, keys and stages of the frozen part. rows
  * is the usual number of packed rows of a request. */

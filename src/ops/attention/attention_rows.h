@@ -16,6 +16,10 @@
 #define BOLIDE__ATTN_LENGTHS .flags = BOLIDE_EITHER | BOLIDE_OPTIONAL
 #define BOLIDE__ATTN_OPTION .flags = BOLIDE_OPTIONAL
 
+#define BOLIDE__ATTN_VARIANT_ROW(A)                                                                \
+    BOLIDE_VARIANT_ROW(A, variant, "texts that change logits, mask, q, k, v, out",                 \
+                       BOLIDE__ATTN_OPTION)
+
 /* ---- plan --------------------------------------------------------------------------------- */
 
 #define BOLIDE__ATTN_HEAD_ROWS(A)                                                                  \
@@ -62,7 +66,8 @@
 #define BOLIDE__ATTN_LOGIT_FIELDS(a)                                                               \
     .kv_layout = (a)->kv_layout, .pos_encoding_mode = (a)->pos_encoding_mode,                      \
     .window_left = (a)->window_left, .logits_soft_cap = (a)->logits_soft_cap,                      \
-    .sm_scale = (a)->sm_scale, .rope_scale = (a)->rope_scale, .rope_theta = (a)->rope_theta
+    .sm_scale = (a)->sm_scale, .rope_scale = (a)->rope_scale, .rope_theta = (a)->rope_theta,       \
+    .variant = (a)->variant
 
 #define BOLIDE__ATTN_SPLIT_FIELDS(a)                                                               \
     .q_dtype = (a)->q_data_type, .kv_dtype = (a)->kv_data_type, .o_dtype = (a)->o_data_type,       \
@@ -126,7 +131,8 @@
     .o_scale = (a)->o_scale, .q_scale_tensor = (a)->q_scale_tensor,                                \
     .k_scale_tensor = (a)->k_scale_tensor, .v_scale_tensor = (a)->v_scale_tensor,                  \
     .o_scale_tensor = (a)->o_scale_tensor, .lse_base_e = (a)->return_lse_base_on_e,                \
-    .sinks = (a)->sinks, .out = (a)->out, .lse = (a)->lse, .workspace = (a)->workspace
+    .sinks = (a)->sinks, .out = (a)->out, .lse = (a)->lse, .workspace = (a)->workspace,            \
+    .variant = (a)->variant
 
 #define BOLIDE__ATTN_RUN_FIELDS(a)                                                                 \
     BOLIDE__ATTN_SCALE_FIELDS(a), .q = (a)->q, .custom_mask = (a)->custom_mask,                    \

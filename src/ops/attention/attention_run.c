@@ -123,9 +123,19 @@ static bolide_status check_memory(const bolide__call *call, const bolide__attent
                       f->device_int_bytes);
 }
 
+/* Without a softmax a row has no sum that a sink could join or an lse could tell. */
+static bolide_status check_weights(const bolide__call *call, const bolide__attention_run_args *a) {
+    if (!a->variant || !a->variant->no_softmax || (!a->sinks && !a->lse))
+        return BOLIDE_OK;
+    return BOLIDE_FAIL_ARG(call, a->sinks ? "sinks" : "lse", "pointer",
+                           "NULL with a variant of no_softmax", "a tensor");
+}
+
 bolide_status bolide__attention_check_args(const bolide__call *call,
                                            const bolide__attention_run_args *a, int64_t h_q,
                                            int64_t h_kv) {
+    BOLIDE_TRY(bolide__attention_check_variant(call, a->variant));
+    BOLIDE_TRY(check_weights(call, a));
     if (a->custom_mask && a->packed_custom_mask)
         return BOLIDE_FAIL_ARG(call, "custom_mask", "pointer", "this or packed_custom_mask",
                                "both");
@@ -143,6 +153,10 @@ bolide_status bolide__attention_check_run(const bolide__call *call,
     const bolide__attention_plan *plan = (const bolide__attention_plan *)a->plan;
     BOLIDE_TRY(check_memory(call, a, plan));
     BOLIDE_TRY(bolide__attention_check_args(call, a, plan->frozen.h_q, plan->frozen.h_kv));
+    if (!a->variant != !(plan->frozen.flags & BOLIDE__ATTN_VARIANT))
+        return BOLIDE_FAIL_ARG(call, "variant", "pointer",
+                               a->variant ? "NULL, as planned" : "a variant, as planned", "%s",
+                               a->variant ? "a variant" : "NULL");
     BOLIDE_TRY(check_pages(call, a, plan));
     BOLIDE_TRY(check_mask(call, a, plan));
     BOLIDE_TRY(check_items(call, a, plan));
@@ -257,6 +271,7 @@ bolide__attention_params bolide__attention_fill(const bolide__attention_run_args
         .k_scale = scale_of(a->k_scale_tensor, a->k_scale),
         .v_scale = scale_of(a->v_scale_tensor, a->v_scale),
         .o_scale = scale_of(a->o_scale_tensor, a->o_scale),
+        .variant = a->variant,
     };
     kv_strides(a->k, paged, hnd, &p.k_page, &p.k_n, &p.k_h);
     kv_strides(a->v, paged, hnd, &p.v_page, &p.v_n, &p.v_h);
@@ -287,6 +302,8 @@ int64_t bolide__attention_lane_bytes(const struct bolide__attention_frozen *f) {
         floats += block * dq;
     if (f->flags & BOLIDE__ATTN_ROPE)
         floats += 2 * block * pad16(f->d_qk / 2);
+    if (f->flags & BOLIDE__ATTN_VARIANT)
+        floats += block * dq + block * dv;
     return (floats * (int64_t)sizeof(float) + 127) / 128 * 128;
 }
 
@@ -305,11 +322,14 @@ static const bolide__gemm_kernel *units_of(const bolide__call *call,
                       p->o_dtype == BOLIDE_BF16 &&
                       !(p->flags & (BOLIDE__ATTN_ROPE | BOLIDE__ATTN_TAIL));
     const bool whole = p->d_qk % 32 == 0 && p->d_vo % 32 == 0;
-    return g->unit && bf16 && whole && p->tile_rows >= 32 && p->unit_heads == 1 ? g : NULL;
+    const bool plain = p->tile_rows >= 32 && p->unit_heads == 1 && !p->hooks;
+    return g->unit && bf16 && whole && plain ? g : NULL;
 }
 
 bolide_status bolide__attention_cpu_run(const bolide__call *call, bolide__attention_params *p) {
     int64_t next_unit = 0;
+    bolide__variant_hooks hooks;
+    BOLIDE_TRY(bolide__attention_variant_hooks(call, p->variant, p, &hooks));
     const int64_t units = p->counts->items * (p->h_kv / p->unit_heads);
     const int64_t lanes = p->lane_count < units ? p->lane_count : units;
     p->next_unit = &next_unit;

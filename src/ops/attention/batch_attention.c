@@ -22,6 +22,7 @@ static const bolide_param plan_rows[] = {
     BOLIDE__ATTN_LOGIT_ROWS(A),
     BOLIDE_I64_ROW(A, max_num_rows, BOLIDE_NO_INT, "declared maximum of rows", BOLIDE__ATTN_OPTION),
     BOLIDE__ATTN_SPLIT_ROWS(A, "pages"),
+    BOLIDE__ATTN_VARIANT_ROW(A),
 };
 #undef A
 
@@ -33,6 +34,7 @@ static const bolide_param run_rows[] = {
     BOLIDE__ATTN_SCALE_ROWS(A),
     BOLIDE_F64_ROW(A, logits_soft_cap, NAN, "of this run; default the plan's", BOLIDE__ATTN_OPTION),
     BOLIDE__ATTN_OUT_ROWS(A, "n"),
+    BOLIDE__ATTN_VARIANT_ROW(A),
 };
 #undef A
 

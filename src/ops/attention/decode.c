@@ -25,6 +25,7 @@ static const bolide_param plan_rows[] = {
     BOLIDE_BOOL_ROW(A, causal, 1, "whether a query sees no key behind its own position"),
     BOLIDE__ATTN_LOGIT_ROWS(A),
     BOLIDE__ATTN_SPLIT_ROWS(A, "pages"),
+    BOLIDE__ATTN_VARIANT_ROW(A),
 };
 #undef A
 
@@ -35,6 +36,7 @@ static const bolide_param run_rows[] = {
     BOLIDE__ATTN_MASK_ROWS(A),
     BOLIDE__ATTN_SCALE_ROWS(A),
     BOLIDE__ATTN_OUT_ROWS(A, "n"),
+    BOLIDE__ATTN_VARIANT_ROW(A),
 };
 #undef A
 

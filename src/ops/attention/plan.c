@@ -99,6 +99,7 @@ bolide_status bolide__attention_check_page_size(const bolide__call *call, int64_
 
 bolide_status bolide__attention_check_plan(const bolide__call *call,
                                            const bolide__attention_problem *pr) {
+    BOLIDE_TRY(bolide__attention_check_variant(call, pr->variant));
     BOLIDE_TRY(check_heads(call, pr));
     BOLIDE_TRY(check_head_dim(call, pr->name.d_qk, pr->d_qk));
     BOLIDE_TRY(check_head_dim(call, pr->name.d_vo, pr->d_vo));
@@ -208,7 +209,7 @@ static void choose_cpu(const bolide__call *call, const bolide__attention_problem
                        frozen_part *f) {
     const int64_t rows = pr->q_len_per_req * (pr->h_q / pr->h_kv);
     f->tile_rows = rows && rows < CPU_TILE_ROWS ? rows : CPU_TILE_ROWS;
-    const bool together = pr->kv_layout == BOLIDE_NHD && f->tile_rows <= 16;
+    const bool together = pr->kv_layout == BOLIDE_NHD && f->tile_rows <= 16 && !pr->variant;
     f->unit_heads = together ? largest_divisor(f->h_kv, 16) : 1;
     const int64_t units = f->h_kv / f->unit_heads;
     f->workers = CPU_UNIT_STRETCHES > units ? CPU_UNIT_STRETCHES / units : 1;
@@ -245,7 +246,8 @@ static int64_t flags_of(const bolide__attention_problem *pr) {
     return (pr->causal && !pr->use_custom_mask ? BOLIDE__ATTN_CAUSAL : 0) |
            (pr->pos_encoding_mode == BOLIDE_POS_ROPE_LLAMA ? BOLIDE__ATTN_ROPE : 0) |
            (pr->pos_encoding_mode == BOLIDE_POS_ALIBI ? BOLIDE__ATTN_ALIBI : 0) |
-           (pr->d_tail ? BOLIDE__ATTN_TAIL : 0) | (pr->latent ? BOLIDE__ATTN_LATENT : 0);
+           (pr->d_tail ? BOLIDE__ATTN_TAIL : 0) | (pr->latent ? BOLIDE__ATTN_LATENT : 0) |
+           (pr->variant ? BOLIDE__ATTN_VARIANT : 0);
 }
 
 /* Offsets of the live part and of the scratch; the order of the drawing in attention_internal.h. */

@@ -28,6 +28,7 @@ static const bolide_param plan_rows[] = {
     BOLIDE_I64_ROW(A, max_token_per_sequence, BOLIDE_NO_INT, "most rows of a request",
                    BOLIDE__ATTN_OPTION),
     BOLIDE__ATTN_SPLIT_ROWS(A, "pages"),
+    BOLIDE__ATTN_VARIANT_ROW(A),
 };
 #undef A
 
@@ -39,6 +40,7 @@ static const bolide_param run_rows[] = {
     BOLIDE__ATTN_SCALE_ROWS(A),
     BOLIDE__ATTN_ITEM_ROWS(A),
     BOLIDE__ATTN_OUT_ROWS(A, "n"),
+    BOLIDE__ATTN_VARIANT_ROW(A),
 };
 #undef A
 

@@ -26,6 +26,7 @@ static const bolide_param plan_rows[] = {
     BOLIDE_I64_ROW(A, max_token_per_sequence, BOLIDE_NO_INT, "most rows of a request",
                    BOLIDE__ATTN_OPTION),
     BOLIDE__ATTN_SPLIT_ROWS(A, "keys"),
+    BOLIDE__ATTN_VARIANT_ROW(A),
 };
 #undef A
 
@@ -40,6 +41,7 @@ static const bolide_param run_rows[] = {
     BOLIDE__ATTN_SCALE_ROWS(A),
     BOLIDE__ATTN_ITEM_ROWS(A),
     BOLIDE__ATTN_OUT_ROWS(A, "n_o"),
+    BOLIDE__ATTN_VARIANT_ROW(A),
 };
 #undef A
 

@@ -23,6 +23,7 @@ static const bolide_param decode_rows[] = {
     BOLIDE_OUT(A, out, "h_q d_vo", BOLIDE__ATTN_DTYPES, "result"),
     BOLIDE_OUT(A, lse, "h_q", BOLIDE_F32, "log2 of each head's sum of exp", BOLIDE__ATTN_OPTION),
     BOLIDE_WORKSPACE_ROW(A, workspace, "scratch; NULL where none is needed", BOLIDE__ATTN_OPTION),
+    BOLIDE__ATTN_VARIANT_ROW(A),
 };
 #undef A
 
@@ -41,6 +42,7 @@ static const bolide_param prefill_rows[] = {
     BOLIDE_OUT(A, out, "n h_q d_vo", BOLIDE__ATTN_DTYPES, "result"),
     BOLIDE_OUT(A, lse, "n h_q", BOLIDE_F32, "log2 of each row's sum of exp", BOLIDE__ATTN_OPTION),
     BOLIDE_WORKSPACE_ROW(A, workspace, "scratch; NULL where none is needed", BOLIDE__ATTN_OPTION),
+    BOLIDE__ATTN_VARIANT_ROW(A),
 };
 #undef A
 

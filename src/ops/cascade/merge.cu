@@ -99,8 +99,8 @@ void two_states(const bolide__merge_params &p, int64_t row, int lane) {
         s_b = p.s_b[at.n * p.s_b_n + at.h * p.s_b_h];
     }
     if (columns > 0) {
-        v_a = load_once<vec>(a);
-        v_b = load_once<vec>(b);
+        v_a = load<vec>(a);
+        v_b = load<vec>(b);
     }
     /* s_merged may be s: all lanes have read it before one writes. */
     __syncwarp();
@@ -114,7 +114,7 @@ void two_states(const bolide__merge_params &p, int64_t row, int lane) {
         store_to<!FEW>(out, merged(v_a, v_b, w_a, w_b));
     if constexpr (!ONE) {
         for (int c = LANES * VEC; c < columns; c += LANES * VEC)
-            store_to<!FEW>(out + c, merged(load_once<vec>(a + c), load_once<vec>(b + c), w_a, w_b));
+            store_to<!FEW>(out + c, merged(load<vec>(a + c), load<vec>(b + c), w_a, w_b));
     }
     if (lane == 0 && at.there)
         write_sum(p, at, top, sum);

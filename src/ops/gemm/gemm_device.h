@@ -5,6 +5,8 @@
 #ifndef BOLIDE_OPS_GEMM_DEVICE_H
 #define BOLIDE_OPS_GEMM_DEVICE_H
 
+#include "cuda/tensor_map_internal.h"
+
 #ifndef __CUDACC_RTC__
 #include "core/op.h"
 #endif
@@ -22,6 +24,23 @@ typedef struct bolide__mm_params {
     int64_t out_batch, out_row;
     int64_t tiles_m; /* rows of tiles */
 } bolide__mm_params;
+
+/* The same for mm_sm90.cu: b is columns that lie side by side in k. */
+typedef struct bolide__mm_sm90_params {
+    bolide__tensor_map a; /* [batch or 1, m, k]: boxes of BM rows of 64 k */
+    bolide__tensor_map b; /* [batch or 1, n, k]: boxes of BN rows */
+    bolide__mm_params mm;
+    int32_t tiles, tiles_n;
+    int32_t slices;         /* of 64 of k */
+    int32_t step_a, step_b; /* 0: one for the whole batch */
+} bolide__mm_sm90_params;
+
+enum {
+    BOLIDE__MM_SM90_BK = 64,
+    BOLIDE__MM_SM90_THREADS = 384,
+    BOLIDE__MM_SM90_BYTES = 192 << 10, /* of the ring of stages */
+    BOLIDE__MM_SM90_BARRIERS = 1024    /* bytes behind it */
+};
 
 /* out = input weight^T (+ bias), the weight in GGUF's formats. */
 typedef struct bolide__blocks_params {

@@ -134,15 +134,18 @@ static bolide_status run_int8(const bolide__call *call, bolide__carver *c) {
 
 /* ---- CUDA --------------------------------------------------------------------------------- */
 
-/* Bytes of a load of weights, up to 4. */
-static int64_t load_bytes(const bolide__blocks_params *p, int64_t block_bytes) {
-    const uint64_t bits = 4 | (uintptr_t)p->weight | (uint64_t)p->weight_n | (uint64_t)block_bytes;
+/* Bytes of a load of weights, up to 4. Blocks of 18 and 34 bytes are read by whole words where rows
+ * have an even number of them. */
+static int64_t load_bytes(const bolide__blocks_params *p, int64_t format) {
+    const int64_t block = bolide__weight_block_bytes(format);
+    const int64_t whole = is_dense(format) ? block : p->k / 32 * block;
+    const uint64_t bits = 4 | (uintptr_t)p->weight | (uint64_t)p->weight_n | (uint64_t)whole;
     return (int64_t)(bits & -bits);
 }
 
 /* The kernel prepares the activations itself, so there is no workspace. */
 static bolide_status block_quant_cuda(const bolide__call *call) {
-    enum { WARPS = 4 };
+    enum { ENOUGH_ROWS = 2048, CHUNK = 1024 };
     const bolide_mm_block_quant_args *a = call->args;
     bolide__blocks_params p = {
         .input = bolide__data(a->input),
@@ -156,20 +159,24 @@ static bolide_status block_quant_cuda(const bolide__call *call) {
         .out_row = bolide__stride(a->out, 0),
         .weight_n = bolide__stride(a->weight, 0),
     };
-    const int64_t tile_m = p.m == 1 ? 1 : p.m <= 4 ? 4 : 8, tile_n = p.m == 1 ? 1 : 4;
+    const int64_t tile_m = p.m == 1 ? 1 : p.m <= 4 ? 4 : 8;
+    const int64_t tile_n = p.m > 1 ? 4 : p.n >= ENOUGH_ROWS ? 2 : 1;
+    const int64_t warps = p.m == 1 ? 8 : 4;
     bolide__spec s = BOLIDE_SPEC("gemm/mm_block_quant.cu", "bolide_mm_blocks");
     bolide__spec_add(&s, "FORMAT", a->format);                                    /* 6 values */
     bolide__spec_add(&s, "PLANES", a->compute == COMPUTE_F32 ? 0 : planes_of(a)); /* 3 values */
     bolide__spec_add(&s, "IN", bolide__bit(a->input)); /* 3 values, as OUT */
     bolide__spec_add(&s, "OUT", bolide__bit(a->out));
     bolide__spec_add(&s, "BIAS", a->bias ? bolide__bit(a->bias) : 0); /* 4 values */
-    bolide__spec_add(&s, "ALIGN", load_bytes(&p, bolide__weight_block_bytes(a->format)));
-    bolide__spec_add(&s, "TM", tile_m); /* 3 values; TN follows from it */
-    bolide__spec_add(&s, "TN", tile_n);
+    bolide__spec_add(&s, "ALIGN", load_bytes(&p, a->format));
+    bolide__spec_add(&s, "TM", tile_m); /* 3 values */
+    bolide__spec_add(&s, "TN", tile_n); /* 2 values with TM 1 */
+    bolide__spec_add(&s, "CHUNKS", p.m == 1 && p.k > CHUNK ? 4 : 1);
     p.tiles_m = (p.m + tile_m - 1) / tile_m;
-    const int64_t columns = WARPS * tile_n;
-    const bolide__grid g = {
-        .x = p.tiles_m * ((p.n + columns - 1) / columns), .block = WARPS * 32, .dependent = 1};
+    const int64_t columns = warps * tile_n;
+    const bolide__grid g = {.x = p.tiles_m * ((p.n + columns - 1) / columns),
+                            .block = (int32_t)warps * 32,
+                            .dependent = 1};
     return bolide__cuda_launch(call, &s, &g, &p, sizeof p);
 }
 

@@ -3,15 +3,16 @@
 // Products with weights in GGUF's formats. A warp has TM rows of activations times TN rows of the
 // weight; a lane takes every 32nd block of 32 numbers, and the lanes meet in a fixed tree at the
 // end. So an element of the result has the same bits in any batch, and weights go from memory to
-// the multiplier without a stop. Activations pass through shared memory 32 blocks at a time, as
-// floats or rounded to 8 or 16 bits, each block on banks of its own:
+// the multiplier without a stop. Activations pass through shared memory, CHUNKS times 32 blocks at
+// a time, as floats or rounded to 8 or 16 bits, each block on banks of its own:
 //
 //     f32    x [TM][32 blocks][32 + 4] float
 //     8, 16  q [1 or 2 planes][TM][32 blocks][32 + 16] bytes, scale and sum [TM][32 blocks]
 //     bits
 //
 // Few rows are limited by memory, many by the multiplier. Rows of the weight need no alignment:
-// ALIGN says how many bytes a load may have.
+// ALIGN says how many bytes a load may have. Blocks of 18 and 34 bytes begin in the middle of every
+// second word; with ALIGN 4 a lane reads whole words and shifts.
 
 #include "cuda/device/base.cuh"
 #include "cuda/device/load.cuh"
@@ -20,19 +21,22 @@
 #include "ops/gemm/gemm_store.cuh"
 
 #if !defined(SPEC_FORMAT) || !defined(SPEC_PLANES) || !defined(SPEC_IN) || !defined(SPEC_OUT) ||   \
-    !defined(SPEC_BIAS) || !defined(SPEC_ALIGN) || !defined(SPEC_TM) || !defined(SPEC_TN)
-#error "FORMAT PLANES; IN OUT BIAS: dtype bits; ALIGN: bytes of a load of weights; TM TN: the tile"
+    !defined(SPEC_BIAS) || !defined(SPEC_ALIGN) || !defined(SPEC_TM) || !defined(SPEC_TN) ||       \
+    !defined(SPEC_CHUNKS)
+#error "FORMAT PLANES; IN OUT BIAS: dtype bits; ALIGN: bytes of a load of weights; TM TN CHUNKS"
 #endif
 enum { W_F32, W_F16, W_BF16, W_Q4_0, W_Q4_1, W_Q8_0 }; /* bolide_weight_format */
 constexpr int FORMAT = SPEC_FORMAT;
 constexpr int PLANES = SPEC_PLANES; /* of rounded activations, for blocks only; 0: floats */
 constexpr bool ROUNDED = PLANES > 0;
 constexpr int64_t IN = SPEC_IN, OUT = SPEC_OUT, BIAS = SPEC_BIAS;
-constexpr int ALIGN = SPEC_ALIGN; /* 1, 2, 4 */
-constexpr int TM = SPEC_TM;       /* 1, 4, 8 */
-constexpr int TN = SPEC_TN;       /* 1, 4 */
-constexpr int WARPS = 4, THREADS = WARPS * 32;
+constexpr int ALIGN = SPEC_ALIGN;   /* 1, 2, 4 */
+constexpr int TM = SPEC_TM;         /* 1, 4, 8 */
+constexpr int TN = SPEC_TN;         /* 1, 2, 4 */
+constexpr int CHUNKS = SPEC_CHUNKS; /* of 32 blocks in shared memory: 1, 4 */
+constexpr int WARPS = TM == 1 ? 8 : 4, THREADS = WARPS * 32;
 constexpr int BLOCK = 32;
+constexpr int CHUNK = 32 * BLOCK; /* numbers that a warp's lanes have at a time */
 constexpr bool DENSE = FORMAT <= W_BF16;
 constexpr int HEAD = FORMAT == W_Q4_1 ? 4 : DENSE ? 0 : 2; /* bytes before the numbers */
 constexpr int BYTES = FORMAT == W_Q4_0   ? 18
@@ -42,7 +46,11 @@ constexpr int BYTES = FORMAT == W_Q4_0   ? 18
                                          : 64;
 /* Words of a block that a lane keeps; dense numbers are loaded as they are needed. */
 constexpr int WORDS = DENSE ? 1 : FORMAT == W_Q8_0 ? 8 : 4;
+/* Chunks of weights on their way: registers for two only where there is one row of activations. */
+constexpr int AHEAD = TM == 1 && CHUNKS > 1 ? 2 : 1;
 constexpr int PIECE = 8; /* numbers that are worked on at a time */
+/* Blocks of an odd number of halves, read by words: those of even number begin with a word. */
+constexpr bool SHIFTED = ALIGN == 4 && (FORMAT == W_Q4_0 || FORMAT == W_Q8_0);
 
 using in_t = element<IN>::type;
 using out_t = element<OUT>::type;
@@ -86,7 +94,21 @@ struct weights {
 
 weights read_weights(const uint8_t *at, bool there) {
     weights w = {at, {}, 0.0f, 0.0f};
-    if constexpr (!DENSE) {
+    if constexpr (SHIFTED) {
+        /* Chunks begin with a block of even number. */
+        const bool odd = threadIdx.x & 1;
+        const uint32_t *words = reinterpret_cast<const uint32_t *>(at - (odd ? 2 : 0));
+        uint32_t got[WORDS + 1] = {};
+        if (there) {
+#pragma unroll
+            for (int i = 0; i <= WORDS; i++)
+                got[i] = words[i];
+        }
+        w.d = to_float(f16{(uint16_t)(odd ? got[0] >> 16 : got[0])});
+#pragma unroll
+        for (int i = 0; i < WORDS; i++)
+            w.word[i] = __funnelshift_r(odd ? got[i + 1] : got[i], got[i + 1], odd ? 0 : 16);
+    } else if constexpr (!DENSE) {
         if (there) {
             w.d = f16_at(at);
             if constexpr (FORMAT == W_Q4_1)
@@ -146,26 +168,53 @@ float input_at(const bolide__blocks_params &p, int64_t row, int64_t k) {
                : 0.0f;
 }
 
-void stage_f32(const bolide__blocks_params &p, activations &s, int64_t m, int64_t k) {
-#pragma unroll 4
-    for (int i = threadIdx.x; i < TM * 32 * BLOCK; i += THREADS) {
-        const int row = i / (32 * BLOCK), at = i % (32 * BLOCK);
-        s.x[row][at / BLOCK][at % BLOCK] = input_at(p, m + row, k + at);
+/* Eight neighbours; those past the end are 0. */
+void read_piece(const bolide__blocks_params &p, int64_t row, int64_t k, float (&x)[PIECE]) {
+    constexpr int HALF = 16 / (int)sizeof(in_t); /* of a load */
+    const in_t *from = static_cast<const in_t *>(p.input) + row * p.input_row + k;
+    if (row < p.m && k + PIECE <= p.k && reinterpret_cast<uintptr_t>(from) % 16 == 0) {
+#pragma unroll
+        for (int i = 0; i < PIECE; i += HALF) {
+            const pack<in_t, HALF> v = load<pack<in_t, HALF>>(from + i);
+#pragma unroll
+            for (int j = 0; j < HALF; j++)
+                x[i + j] = to_float(v.at[j]);
+        }
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < PIECE; i++)
+        x[i] = input_at(p, row, k + i);
+}
+
+void store_shared(float *to, float a, float b, float c, float d) {
+    *reinterpret_cast<float4 *>(to) = float4{a, b, c, d};
+}
+
+void stage_f32(const bolide__blocks_params &p, activations (&s)[CHUNKS], int64_t m, int64_t k) {
+#pragma unroll 2
+    for (int i = threadIdx.x; i < CHUNKS * TM * 128; i += THREADS) {
+        const int row = i / 128 % TM, chunk = i / 128 / TM, block = i % 128 / 4, part = i % 4;
+        float x[PIECE];
+        read_piece(p, m + row, k + ((chunk * 32 + block) * 4 + part) * PIECE, x);
+        float *to = &s[chunk].x[row][block][part * PIECE];
+        store_shared(to, x[0], x[1], x[2], x[3]);
+        store_shared(to + 4, x[4], x[5], x[6], x[7]);
     }
 }
 
 /* Four lanes have a block. Below the least magnitude it counts as 0: MOST / max would overflow. Two
  * planes are q = 255 high + low; 255 is odd, so no q lies halfway between two multiples of it. */
-void stage_rounded(const bolide__blocks_params &p, activations &s, int64_t m, int64_t k) {
+void stage_rounded(const bolide__blocks_params &p, activations (&s)[CHUNKS], int64_t m, int64_t k) {
     constexpr float least = 0x1p-110f, largest = PLANES == 2 ? 255.0f * 127 + 127 : 127.0f;
-    for (int i = threadIdx.x; i < TM * 128; i += THREADS) {
-        const int row = i / 128, block = i % 128 / 4, part = i % 4;
+#pragma unroll 2
+    for (int i = threadIdx.x; i < CHUNKS * TM * 128; i += THREADS) {
+        const int row = i / 128 % TM, chunk = i / 128 / TM, block = i % 128 / 4, part = i % 4;
         float x[PIECE], most = 0;
+        read_piece(p, m + row, k + ((chunk * 32 + block) * 4 + part) * PIECE, x);
 #pragma unroll
-        for (int j = 0; j < PIECE; j++) {
-            x[j] = input_at(p, m + row, k + block * BLOCK + part * PIECE + j);
+        for (int j = 0; j < PIECE; j++)
             most = max_nan(most, fabsf(x[j]));
-        }
         most = max_nan(most, __shfl_xor_sync(0xffffffffu, most, 1));
         most = max_nan(most, __shfl_xor_sync(0xffffffffu, most, 2));
         const bool usable = most >= least && most <= 0x1.fffffep127f;
@@ -185,13 +234,13 @@ void stage_rounded(const bolide__blocks_params &p, activations &s, int64_t m, in
         sum += __shfl_xor_sync(0xffffffffu, sum, 2);
 #pragma unroll
         for (int plane = 0; plane < PLANES; plane++)
-            *reinterpret_cast<uint2 *>(&s.q[plane][row][block][part * PIECE]) =
+            *reinterpret_cast<uint2 *>(&s[chunk].q[plane][row][block][part * PIECE]) =
                 uint2{word[plane][0], word[plane][1]};
         if (part == 0) {
-            s.scale[row][block] = usable         ? most / largest
-                                  : most < least ? 0.0f
-                                                 : bits_float(0x7fc00000);
-            s.sum[row][block] = sum;
+            s[chunk].scale[row][block] = usable         ? most / largest
+                                         : most < least ? 0.0f
+                                                        : bits_float(0x7fc00000);
+            s[chunk].sum[row][block] = sum;
         }
     }
 }
@@ -261,36 +310,52 @@ void multiply_rounded(const activations &s, const weights (&w)[TN], float (&acc)
     }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS)
+/* The 32 blocks of TN rows from k on that this warp's lanes have. */
+void read_blocks(const bolide__blocks_params &p, int64_t n, int64_t k, weights (&w)[TN]) {
+    const int64_t at = k + threadIdx.x % 32 * BLOCK;
+#pragma unroll
+    for (int j = 0; j < TN; j++) {
+        const int64_t row = smaller(n + j, p.n - 1);
+        w[j] = read_weights(p.weight + row * p.weight_n + at / BLOCK * BYTES, at < p.k);
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, TM > 1      ? 1
+                                                      : WORDS > 4 ? 2
+                                                                  : 3)
     bolide_mm_blocks(const __grid_constant__ bolide__blocks_params p) {
-    __shared__ activations s;
+    __shared__ activations s[CHUNKS];
     release_next_kernel();
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const int64_t across = blockIdx.x / p.tiles_m, m = (blockIdx.x - across * p.tiles_m) * TM;
     const int64_t n = (across * WARPS + warp) * TN;
     float acc[TM][TN] = {};
     wait_for_previous_kernel();
-    for (int64_t k = 0; k < p.k; k += 32 * BLOCK) {
-        /* The weights are under way while the activations are prepared. */
-        const int64_t at = k + lane * BLOCK, left = p.k - at;
-        weights w[TN];
+    /* The weights of AHEAD chunks are under way while the activations are prepared. */
+    weights w[AHEAD][TN];
 #pragma unroll
-        for (int j = 0; j < TN; j++) {
-            const int64_t row = smaller(n + j, p.n - 1);
-            w[j] = read_weights(p.weight + row * p.weight_n + at / BLOCK * BYTES, left > 0);
-        }
-        __syncthreads();
+    for (int i = 0; i < AHEAD; i++)
+        read_blocks(p, n, i * CHUNK, w[i]);
+    for (int64_t k = 0; k < p.k; k += CHUNKS * CHUNK) {
+        if (k > 0)
+            __syncthreads();
         if constexpr (ROUNDED)
             stage_rounded(p, s, m, k);
         else
             stage_f32(p, s, m, k);
         __syncthreads();
-        if (left <= 0)
-            continue;
-        if constexpr (ROUNDED)
-            multiply_rounded(s, w, acc);
-        else
-            multiply_f32(s, w, left, acc);
+#pragma unroll(AHEAD)
+        for (int chunk = 0; chunk < CHUNKS; chunk++) {
+            const int64_t first = k + chunk * CHUNK, left = p.k - first - lane * BLOCK;
+            weights(&now)[TN] = w[chunk % AHEAD];
+            if (left > 0) {
+                if constexpr (ROUNDED)
+                    multiply_rounded(s[chunk], now, acc);
+                else
+                    multiply_f32(s[chunk], now, left, acc);
+            }
+            read_blocks(p, n, first + AHEAD * CHUNK, now);
+        }
     }
 #pragma unroll
     for (int i = 0; i < TM; i++) {

@@ -1,19 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Launches the dense products: few rows over columns that lie side by side in k go to mm_few.cu,
-// which reads b at the speed of memory; everything else goes to mm_tile.cu. A batch-invariant
-// context takes the tiles always, as the two add up in different orders. Neither needs a workspace.
+// Launches the dense products. Over columns that lie side by side in k, few rows go to mm_few.cu,
+// which reads b at the speed of memory, and more of them on Hopper to mm_sm90.cu; everything else
+// goes to mm_tile.cu. A batch-invariant context takes mm_tile.cu always, as the others add up in
+// other orders. None needs a workspace.
 
 #include "core/context.h"
 #include "cuda/cuda.h"
 #include "ops/gemm/gemm_device.h"
 #include "ops/gemm/gemm_internal.h"
 
-enum { FEW_ROWS = 16, MOST_BATCH = 65535, STAGES = 4 };
+/* mm_few.cu reads all of a for every 16 columns, which beyond 8 rows costs more than a tile does.
+ */
+enum { FEW_ROWS = 16, FEW_ROWS_WGMMA = 4, MOST_BATCH = 65535, STAGES = 4 };
 
 /* What the memory of the operands and the result allows. */
 typedef struct access {
-    int fast_a, fast_b, by_n, pairs;
+    int fast_a, fast_b, by_n, pairs, pieces;
 } access;
 
 static int64_t batch_stride(const bolide_tensor *t) {
@@ -53,6 +56,7 @@ static access access_of(const bolide__mm_params *p, int64_t out_bytes) {
     x.fast_b |= x.by_n;
     x.pairs = (uintptr_t)p->out % (uintptr_t)(2 * out_bytes) == 0 &&
               (p->out_batch | p->out_row | p->n) % 2 == 0;
+    x.pieces = in_pieces(p->out, p->out_batch, p->out_row, p->n);
     return x;
 }
 
@@ -97,16 +101,119 @@ static bolide_status launch_tiles(const bolide__call *call, const bolide__spec *
     return bolide__cuda_launch(call, &s, &g, p, sizeof *p);
 }
 
+/* ---- Hopper ------------------------------------------------------------------------------------
+ */
+
+/* A tile, the blocks that share its slices of k, and the number of tiles. */
+typedef struct plan {
+    int32_t rows, columns, cluster;
+    int64_t tiles_m, tiles_n, tiles;
+} plan;
+
+static plan tiled(const bolide__mm_params *p, int64_t batch, int32_t rows, int32_t columns) {
+    plan t = {.rows = rows, .columns = columns, .cluster = 1};
+    t.tiles_m = (p->m + rows - 1) / rows;
+    t.tiles_n = (p->n + columns - 1) / columns;
+    t.tiles = t.tiles_m * t.tiles_n * batch;
+    return t;
+}
+
+/* A tile of 128 columns takes a little more than half the time of one of 256. Two blocks share one
+ * if there is room for both and each has enough slices to fill its ring. Clusters of four were
+ * slower: a part of the chip holds 16 or 18 blocks, so that some of 32 clusters had to wait. */
+static plan plan_of(const bolide__mm_params *p, int64_t batch, int64_t sm_count) {
+    enum { FEWEST_SLICES = 4 };
+    const int64_t slices = (p->k + BOLIDE__MM_SM90_BK - 1) / BOLIDE__MM_SM90_BK;
+    plan t = tiled(p, batch, p->m <= 64 ? 64 : 128, 128);
+    const plan wide = tiled(p, batch, 128, 256);
+    const int64_t waves = (t.tiles + sm_count - 1) / sm_count;
+    const int64_t wide_waves = (wide.tiles + sm_count - 1) / sm_count;
+    if (p->m > 64 && 16 * wide_waves <= 9 * waves)
+        return wide;
+    if (2 * t.tiles <= sm_count && slices >= 2 * FEWEST_SLICES)
+        t.cluster = 2;
+    return t;
+}
+
+/* [batch, rows, k] in boxes of so many rows; a batch stride of 0 is one matrix for all. */
+static bolide__tensor_box box_of(const void *data, int64_t dtype, int64_t batch, int64_t rows,
+                                 int64_t k, int64_t batch_stride, int64_t row, int32_t box_rows) {
+    return (bolide__tensor_box){.data = data,
+                                .dtype = dtype,
+                                .rank = 4,
+                                .box = {BOLIDE__MM_SM90_BK, box_rows, 1, 1},
+                                .shape = {k, rows, batch_stride ? batch : 1, 1},
+                                .stride = {1, row, batch_stride, 0}};
+}
+
+/* *fits is false if the copy engine cannot take the operands. */
+static bolide_status fill_sm90(const bolide__call *call, const bolide__mm_params *p, int64_t dtype,
+                               int64_t batch, const plan *t, bolide__mm_sm90_params *q,
+                               bool *fits) {
+    *q = (bolide__mm_sm90_params){
+        .mm = *p,
+        .tiles = (int32_t)t->tiles,
+        .tiles_n = (int32_t)t->tiles_n,
+        .slices = (int32_t)((p->k + BOLIDE__MM_SM90_BK - 1) / BOLIDE__MM_SM90_BK),
+        .step_a = p->a_batch != 0,
+        .step_b = p->b_batch != 0,
+    };
+    q->mm.tiles_m = t->tiles_m;
+    *fits = t->tiles * t->cluster <= INT32_MAX && p->m <= INT32_MAX / 2 && p->n <= INT32_MAX / 2 &&
+            p->k <= INT32_MAX / 2;
+    if (!*fits)
+        return BOLIDE_OK;
+    const bolide__tensor_box boxes[] = {
+        box_of(p->a, dtype, batch, p->m, p->k, p->a_batch, p->a_row, t->rows),
+        box_of(p->b, dtype, batch, p->n, p->k, p->b_batch, p->b_n, t->columns),
+    };
+    return bolide__cuda_tensor_maps(call, 2, boxes, (bolide__tensor_map *const[]){&q->a, &q->b},
+                                    fits);
+}
+
+static bolide_status launch_sm90(const bolide__call *call, const bolide__spec *dtypes,
+                                 const plan *t, int pieces, const bolide__mm_sm90_params *q) {
+    const int64_t blocks = t->tiles * t->cluster;
+    const int64_t most = bolide__cuda_limits_of(call->ctx)->sm_count;
+    bolide__spec s = *dtypes;
+    s.source = "gemm/mm_sm90.cu";
+    s.function = "bolide_mm_sm90";
+    bolide__spec_add(&s, "BM", t->rows);         /* 2 values */
+    bolide__spec_add(&s, "BN", t->columns);      /* 2 values with BM 128 */
+    bolide__spec_add(&s, "CLUSTER", t->cluster); /* 2 values with BN 128 */
+    bolide__spec_add(&s, "PIECES", pieces);
+    const bolide__grid g = {.x = t->cluster > 1 || blocks < most ? blocks : most,
+                            .block = BOLIDE__MM_SM90_THREADS,
+                            .shared = BOLIDE__MM_SM90_BYTES + BOLIDE__MM_SM90_BARRIERS,
+                            .cluster = t->cluster,
+                            .dependent = 1};
+    return bolide__cuda_launch(call, &s, &g, q, sizeof *q);
+}
+
+/* ---- the choice --------------------------------------------------------------------------------
+ */
+
 bolide_status bolide__mm_cuda(const bolide__call *call, const bolide_tensor *a,
                               const bolide_tensor *b, const bolide_tensor *bias,
                               const bolide_tensor *out) {
     bolide__mm_params p = params_of(a, b, bias, out);
     const access x = access_of(&p, bolide__elem_bytes(out));
-    const int few = p.m <= FEW_ROWS && x.fast_a && x.fast_b && !x.by_n && p.k > 0 &&
-                    !call->ctx->batch_invariant;
+    const int wgmma = bolide__cuda_has_wgmma(call->ctx);
+    const int few = p.m <= (wgmma ? FEW_ROWS_WGMMA : FEW_ROWS) && x.fast_a && x.fast_b && !x.by_n &&
+                    p.k > 0 && !call->ctx->batch_invariant;
+    const int64_t batches = a->ndim == 3 ? a->shape[0] : 1;
     bolide__spec s = BOLIDE_SPEC(NULL, NULL);
     add_dtypes(&s, a, bias, out);
-    for (int64_t batch = a->ndim == 3 ? a->shape[0] : 1; batch > 0; batch -= MOST_BATCH) {
+    if (!few && x.fast_a && x.fast_b && !x.by_n && p.m > 0 && p.n > 0 && p.k > 0 && batches > 0 &&
+        !call->ctx->batch_invariant && wgmma) {
+        const plan t = plan_of(&p, batches, bolide__cuda_limits_of(call->ctx)->sm_count);
+        bolide__mm_sm90_params q;
+        bool fits = false;
+        BOLIDE_TRY(fill_sm90(call, &p, bolide__bit(a), batches, &t, &q, &fits));
+        if (fits)
+            return launch_sm90(call, &s, &t, x.pieces, &q);
+    }
+    for (int64_t batch = batches; batch > 0; batch -= MOST_BATCH) {
         const int64_t count = batch < MOST_BATCH ? batch : MOST_BATCH;
         BOLIDE_TRY(few ? launch_few(call, &s, &p, count) : launch_tiles(call, &s, x, &p, count));
         p.a = (const char *)p.a + count * p.a_batch * 2;

@@ -50,7 +50,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, line = lane / 4;
     const int64_t batch = blockIdx.y, first = (int64_t)blockIdx.x * COLUMNS;
     const elem *a = static_cast<const elem *>(p.a) + batch * p.a_batch + line * p.a_row;
-    const elem *b = static_cast<const elem *>(p.b) + batch * p.b_batch + (first + line) * p.b_n;
+    const elem *columns = static_cast<const elem *>(p.b) + batch * p.b_batch + first * p.b_n;
+    const elem *b = columns + line * p.b_n;
     const bool left = first + line < p.n, right = first + line + 8 < p.n;
     wait_for_previous_kernel();
 

@@ -31,48 +31,23 @@ using from_vec = pack<from_elem, VEC>;
 
 /* Neighbours in a vector turn with each other; single elements and halves with the other vector. */
 constexpr bool WITHIN = INTERLEAVE && VEC > 1;
-constexpr int RUN = WITHIN ? VEC / 2 : VEC; /* pairs in a row of the table */
-constexpr int PAIRS = VEC;
-/* 64 registers do for 16-bit numbers; with 48 some spill. */
-constexpr int RESIDENT = DT == F32 ? 1 : RESIDENT_THREADS / 2 / THREADS;
+/* 48 registers do for 16-bit numbers. */
+constexpr int RESIDENT = DT == F32 ? 1 : RESIDENT_THREADS * 5 / 8 / THREADS;
+/* Pairs that are turned at a time: their angles take registers. */
+constexpr int STEP = WITHIN ? VEC / 2 : smaller(VEC, 4);
 
-/* `RUN` cosines or sines. */
-void read_run(const bolide__rope_quantize_params &p, const float *row, float *to) {
-    constexpr int STEP = RUN % 4 == 0 ? 4 : 1;
-    if (STEP > 1 && p.cache_vectors) {
+/* STEP cosines or sines. */
+void read_run(const bolide__rope_quantize_params &p, const float *row, float (&to)[STEP]) {
+    if (STEP == 4 && p.cache_vectors) {
+        const pack<float, STEP> v = load<pack<float, STEP>>(row);
 #pragma unroll
-        for (int i = 0; i < RUN; i += STEP) {
-            const pack<float, STEP> v = load<pack<float, STEP>>(row + i);
-#pragma unroll
-            for (int j = 0; j < STEP; j++)
-                to[i + j] = v.at[j];
-        }
+        for (int i = 0; i < STEP; i++)
+            to[i] = v.at[i];
         return;
     }
 #pragma unroll
-    for (int i = 0; i < RUN; i++)
+    for (int i = 0; i < STEP; i++)
         to[i] = row[i];
-}
-
-/* The angles of an item whose vectors begin at channels c and c + other; false: it does not turn.
- */
-bool read_angles(const bolide__rope_quantize_params &p, int64_t token, int c, int other,
-                 float (&cosine)[PAIRS], float (&sine)[PAIRS]) {
-    const int64_t position = p.pos_is_i64 ? static_cast<const int64_t *>(p.pos_ids)[token]
-                                          : static_cast<const int32_t *>(p.pos_ids)[token];
-    if (position < 0 || position >= p.max_pos)
-        return false;
-    const int half = (int)p.rotary_dim / 2, pair = INTERLEAVE ? c / 2 : c;
-    const float *row = p.cos_sin_cache + position * p.cache_stride + pair;
-    read_run(p, row, cosine);
-    read_run(p, row + half, sine);
-    if constexpr (WITHIN) {
-        if (pair + other / 2 < half) {
-            read_run(p, row + other / 2, cosine + RUN);
-            read_run(p, row + other / 2 + half, sine + RUN);
-        }
-    }
-    return true;
 }
 
 void turn(float &a, float &b, float cosine, float sine) {
@@ -81,13 +56,31 @@ void turn(float &a, float &b, float cosine, float sine) {
     b = b * cosine + before * sine;
 }
 
-void turn_item(float (&x)[2][VEC], const float (&cosine)[PAIRS], const float (&sine)[PAIRS]) {
+/* Turns an item whose vectors begin at channels c and c + other, the second if it is there. */
+void turn_item(const bolide__rope_quantize_params &p, int64_t token, int c, int other, bool two,
+               float (&x)[2][VEC]) {
+    const int64_t position = p.pos_is_i64 ? static_cast<const int64_t *>(p.pos_ids)[token]
+                                          : static_cast<const int32_t *>(p.pos_ids)[token];
+    if (position < 0 || position >= p.max_pos)
+        return;
+    const int half = (int)p.rotary_dim / 2;
+    const float *row = p.cos_sin_cache + position * p.cache_stride + (INTERLEAVE ? c / 2 : c);
 #pragma unroll
-    for (int i = 0; i < PAIRS; i++) {
-        if constexpr (WITHIN)
-            turn(x[i / RUN][i % RUN * 2], x[i / RUN][i % RUN * 2 + 1], cosine[i], sine[i]);
-        else
-            turn(x[0][i], x[1][i], cosine[i], sine[i]);
+    for (int first = 0; first < VEC; first += STEP) {
+        const int vector = first / STEP; /* of pairs within */
+        const float *at = row + (WITHIN ? vector * (other / 2) : first);
+        if (WITHIN && vector == 1 && !two)
+            return;
+        float cosine[STEP], sine[STEP];
+        read_run(p, at, cosine);
+        read_run(p, at + half, sine);
+#pragma unroll
+        for (int i = 0; i < STEP; i++) {
+            if constexpr (WITHIN)
+                turn(x[vector][2 * i], x[vector][2 * i + 1], cosine[i], sine[i]);
+            else
+                turn(x[0][first + i], x[1][first + i], cosine[i], sine[i]);
+        }
     }
 }
 
@@ -129,8 +122,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
     if (two)
         v[1] = load_once<from_vec>(in + other);
 
-    float cosine[PAIRS], sine[PAIRS];
-    const bool turns = part.turns && read_angles(p, token, c, other, cosine, sine);
     int64_t row = token * part.out_n;
     if (PAGED && part.is_paged) {
         int64_t slot = 0;
@@ -143,8 +134,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
     float x[2][VEC];
     unpack(v[0], x[0]);
     unpack(v[1], x[1]);
-    if (turns)
-        turn_item(x, cosine, sine);
+    if (part.turns)
+        turn_item(p, token, c, other, two, x);
     to_elem *out = static_cast<to_elem *>(part.out) + row + head * part.out_h + c;
     put(out, x[0], part.scale);
     if (two)

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Copies of boxes of a tensor into shared memory by the copy engine (9.0 and up). The tensor is
+// described by a map that the host has encoded (tensor_map_internal.h); one thread asks, and the
+// bytes arrive on a barrier. What lies outside the tensor comes as zeros.
+
+#ifndef BOLIDE_CUDA_DEVICE_TMA_CUH
+#define BOLIDE_CUDA_DEVICE_TMA_CUH
+
+#include "cuda/device/mbarrier.cuh"
+#include "cuda/tensor_map_internal.h"
+
+/* The map is read through a cache of its own, which this fills ahead of the first copy. */
+__forceinline__ void prefetch_map(const bolide__tensor_map &map) {
+    asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
+}
+
+/* What the L2 should do with lines that a copy has fetched. */
+__forceinline__ uint64_t keep_policy() {
+    uint64_t policy;
+    asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
+    return policy;
+}
+
+__forceinline__ uint64_t stream_policy() {
+    uint64_t policy;
+    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+    return policy;
+}
+
+/* The box at (c0, c1, c2, c3), the fastest dimension first. */
+__forceinline__ void copy_box(void *to, const bolide__tensor_map &map, barrier &arrival, int32_t c0,
+                              int32_t c1, int32_t c2, int32_t c3, uint64_t policy) {
+    asm volatile(
+        "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes"
+        ".L2::cache_hint [%0], [%1, {%3, %4, %5, %6}], [%2], %7;" ::"r"(shared_address(to)),
+        "l"(&map), "r"(shared_address(&arrival)), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "l"(policy)
+        : "memory");
+}
+
+#endif
