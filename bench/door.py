@@ -18,7 +18,8 @@ import torch
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 CPU, CUDA = 1, 2
 CODES = {torch.float16: (2, 16), torch.bfloat16: (4, 16), torch.float32: (2, 32),
-         torch.int32: (0, 32), torch.uint8: (1, 8), torch.float8_e4m3fn: (10, 8)}
+         torch.int32: (0, 32), torch.int64: (0, 64), torch.uint8: (1, 8),
+         torch.float8_e4m3fn: (10, 8)}
 BITS = {torch.float32: 1 << 1, torch.float16: 1 << 2, torch.bfloat16: 1 << 3,
         torch.float8_e4m3fn: 1 << 4}
 
@@ -77,7 +78,9 @@ class Door:
 
     def check(self, status, what):
         if status:
-            raise RuntimeError(f"{what}: status {status}")
+            # The message is the last of seven fields of eight bytes.
+            fields_ = (ctypes.c_char_p * 7).from_address(self.lib.bolide_last_error())
+            raise RuntimeError(f"{what}: status {status}: {fields_[6].decode()}")
 
     def args(self, entry, values):
         """An args struct with its defaults and these values."""

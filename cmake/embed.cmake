@@ -3,10 +3,33 @@
 # Embeds the device sources. One C file in the build folder takes each of them in with .incbin and
 # lists them in a table (src/cuda/source.h), sorted by name. A new kernel file needs no line here.
 
+# Sets `kept` to those files that are kernels or that one of these includes, be it through others.
+function(bolide_included kept)
+  set(found "")
+  set(todo ${ARGN})
+  list(FILTER todo INCLUDE REGEX "\\.cuh?$")
+  while(todo)
+    list(POP_FRONT todo file)
+    if(file IN_LIST found OR NOT file IN_LIST ARGN)
+      continue()
+    endif()
+    list(APPEND found ${file})
+    file(STRINGS ${PROJECT_SOURCE_DIR}/src/${file} lines REGEX "^#include \"")
+    foreach(line IN LISTS lines)
+      string(REGEX REPLACE "^#include \"([^\"]*)\".*" "\\1" name ${line})
+      list(APPEND todo ${name})
+    endforeach()
+  endwhile()
+  set(${kept} ${found} PARENT_SCOPE)
+endfunction()
+
 function(bolide_embed target)
   file(GLOB_RECURSE files RELATIVE ${PROJECT_SOURCE_DIR}/src CONFIGURE_DEPENDS
     ${PROJECT_SOURCE_DIR}/src/*.cu ${PROJECT_SOURCE_DIR}/src/*.cuh
     ${PROJECT_SOURCE_DIR}/src/*_internal.h ${PROJECT_SOURCE_DIR}/src/ops/*.h)
+  list(TRANSFORM files PREPEND ${PROJECT_SOURCE_DIR}/src/ OUTPUT_VARIABLE all)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${all}) # they may come to include
+  bolide_included(files ${files})
   list(SORT files)
   set(bytes "")
   set(externs "")

@@ -219,8 +219,6 @@ def test_refusals(fw, rng):
         DECODE(b.workspace()).run(b.q, b.cache)
     with pytest.raises(ValueError, match="backend: expected one of auto, fa2"):
         DECODE(b.workspace(), backend="fa9")
-    with pytest.raises(NotImplementedError, match="jit_args"):
-        DECODE(b.workspace(), jit_args=["name"])
     with pytest.raises(NotImplementedError, match="window_right: expected 0 or -1; got 2"):
         decode(b, window_right=2)
     w = decode(b)

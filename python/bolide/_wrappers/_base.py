@@ -19,7 +19,7 @@ from .. import _dtypes, _frameworks
 from .._arguments import check_backend, split_paged
 from .._binding import Plan, Workspace, _direct, compiling, operator
 from .._library import BusyError, torch
-from . import _memory
+from . import _memory, variant
 
 Tensor = Any
 INT_WORKSPACE_BYTES = 8 * 1024 * 1024
@@ -91,11 +91,13 @@ class Planned:
     _backends: tuple[str, ...] = ("auto",)
 
     def __init__(self, float_workspace_buffer: Tensor, kv_layout: str, use_cuda_graph: bool,
-                 backend: str):
+                 backend: str, jit_args: Any = None):
         check_backend(type(self).__name__, backend, self._backends)
         self._kv_layout = kv_layout
         self._use_cuda_graph = use_cuda_graph
         self._backend = backend
+        self._variant = variant.made(type(self).__name__, jit_args)
+        self._variant_address = None if self._variant is None else self._variant.address
         self._cached_module: Optional[PlanModule] = None
         self._plan_memory: Optional[Plan] = None
         self._plan_info: Optional[Plan] = None
@@ -201,7 +203,9 @@ class Planned:
     def _make_plan(self, arguments: dict[str, Any], options: Options) -> Plan:
         """Plans, and on success keeps what was planned."""
         arguments = {**arguments, **options._asdict(), "kv_layout": self._kv_layout,
-                     "sm_scale": 1.0}
+                     "sm_scale": 1.0, "variant": self._variant_address}
+        if self._variant is not None:
+            self._variant.check(arguments)
         values = [arguments.get(name) for name in self._operators.names]
         if self._plan_memory is None:
             self._plan_memory = Plan(self._reserve(values)[0])
@@ -318,7 +322,10 @@ class Planned:
 
     def _scale_arguments(self, args: tuple, *scales: Any) -> tuple[Any, Any, Any]:
         """q_scale, k_scale and v_scale, which FlashInfer also takes as positional arguments behind
-        the tensors of a run in fp8."""
+        the tensors of a run in fp8; with a variant these are its parameters."""
+        if self._variant is not None:
+            self._variant.fill(args)
+            return scales
         if not args:
             return scales
         if len(args) != 3 or any(s is not None for s in scales):

@@ -20,8 +20,8 @@ _OPERATORS = bind(
     "indptr last_page_len seq_lens num_qo_heads num_kv_heads head_dim page_size kv_layout "
     "q_data_type kv_data_type o_data_type pos_encoding_mode q_len_per_req causal window_left "
     "logits_soft_cap sm_scale rope_scale rope_theta fixed_split_size disable_split_kv "
-    "max_batch_size max_sequence_kv",
-    "q k_cache v_cache indices block_tables sinks q_scale k_scale v_scale out lse")
+    "max_batch_size max_sequence_kv variant",
+    "q k_cache v_cache indices block_tables sinks q_scale k_scale v_scale out lse variant")
 _LEGACY = (
     "pos_encoding_mode", "window_left", "logits_soft_cap", "q_data_type", "kv_data_type",
     "o_data_type", "data_type", "sm_scale", "rope_scale", "rope_theta", "non_blocking",
@@ -66,7 +66,8 @@ class BatchDecodeWithPagedKVCacheWrapper(Planned):
     :param paged_kv_indptr_buffer: ``[b + 1]`` int32. :param paged_kv_indices_buffer: int32, as long
         as the largest list of pages. :param paged_kv_last_page_len_buffer: ``[b]`` int32.
     :param backend: a name of FlashInfer's; all stand for the same contract.
-    :param jit_args: of attention variants, which this version does not have; refused.
+    :param jit_args: of a custom variant (:mod:`bolide._wrappers.variant`), whose tensors and numbers
+        follow the cache in :meth:`run`.
     """
 
     _operators = _OPERATORS
@@ -80,8 +81,7 @@ class BatchDecodeWithPagedKVCacheWrapper(Planned):
                  paged_kv_indices_buffer: Optional[Tensor] = None,
                  paged_kv_last_page_len_buffer: Optional[Tensor] = None, backend: str = "auto",
                  jit_args: Optional[List[Any]] = None):
-        later(type(self).__name__, jit_args=jit_args)
-        super().__init__(float_workspace_buffer, kv_layout, use_cuda_graph, backend)
+        super().__init__(float_workspace_buffer, kv_layout, use_cuda_graph, backend, jit_args)
         self._use_tensor_cores = use_tensor_cores
         self._paged_kv_indptr_buf = paged_kv_indptr_buffer
         self._paged_kv_indices_buf = paged_kv_indices_buffer
@@ -330,14 +330,14 @@ class BatchDecodeWithPagedKVCacheWrapper(Planned):
             raise ValueError(f"{type(self).__name__}.run: q_len_per_req: expected "
                              f"{self._q_len_per_req}, as planned; got {q_len_per_req}")
         self._before_run()
-        if args:
+        if args or self._variant is not None:
             q_scale, k_scale, v_scale = self._scale_arguments(args, q_scale, k_scale, v_scale)
         q_scale, k_scale = self._scales(q_scale, k_scale)
         out, lse = self._outputs(q, out, lse, return_lse)
         tables = self._block_tables
         self._run(q, paged_kv_cache, self._paged_kv_indices_buf if tables is None else None, tables,
-                  sinks, q_scale, k_scale, v_scale, out, lse, self._workspace.address,
-                  self._plan_info.address)
+                  sinks, q_scale, k_scale, v_scale, out, lse, self._variant_address,
+                  self._workspace.address, self._plan_info.address)
         return (out, lse) if return_lse else out
 
     def run_return_lse(self, q: Tensor, paged_kv_cache: Any, *args: Any, q_scale: Any = None,

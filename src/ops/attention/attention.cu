@@ -70,10 +70,12 @@ constexpr int KV_BYTES = sizeof(kv_elem);
 constexpr int Q_PIECES = DQ / 8; /* of 16 bytes in a row */
 constexpr int K_PIECES = DQ * KV_BYTES / 16;
 constexpr int V_PIECES = DV * KV_BYTES / 16;
+/* Blocks of a multiprocessor that the registers are shared out for. */
+constexpr int BLOCKS = SHARED_ROWS && DV <= 128 ? 3 : 2;
 constexpr bool BENT = CAPPED || ALIBI;   /* logits are more than products times a scale */
 constexpr int RING = STAGES < 4 ? 4 : 8; /* of places: more than STAGES */
-/* Slots read at once in a merge: of few rows there are many. */
-constexpr int MERGED_AT_ONCE = SHARED_ROWS ? 17 : 2;
+/* Slots and rows that a thread reads at once in a merge: of few rows there are many slots. */
+constexpr int MERGED_AT_ONCE = SHARED_ROWS ? 17 : 2, MERGED_ROWS = SHARED_ROWS ? 1 : 4;
 /* Items at hand: those that the ring reaches back to, and LEAD ahead of the look-ups. */
 constexpr int WINDOW = 16, LEAD = 8;
 static_assert(WINDOW >= LEAD + STAGES + 2,
@@ -127,6 +129,8 @@ using q_eight = pack<q_elem, 8>;
 constexpr int Q_EIGHTS = (ROWS * DQ / 8 + THREADS - 1) / THREADS; /* of a thread */
 /* Whether the next item's wait in registers while the last tile of an item is computed. */
 constexpr bool Q_AHEAD = Q_EIGHTS <= 4;
+/* Whether rows may come straight to shared memory. */
+constexpr bool Q_DIRECT = !Q_AHEAD && same_type<q_elem, half> && KV_BYTES == 2 && STAGES == 2;
 
 q_eight load_eight(const params &p, const work &w, int32_t rows, int i) {
     const int32_t row = i / (DQ / 8);
@@ -188,9 +192,31 @@ void note_top(shared_memory &s, const q_eight &x, int i) {
     }
 }
 
+/* Asks for all of them; a ring of two stages waits for everything before the next tile. */
+void copy_queries(const params &p, const work &w, int32_t rows, shared_memory &s) {
+#pragma unroll 4
+    for (int j = 0; j < Q_EIGHTS; j++) {
+        const int i = j * THREADS + threadIdx.x, row = i / (DQ / 8), d = i % (DQ / 8) * 8;
+        if (row >= ROWS)
+            break;
+        const bool there = row < rows && d < D_QK;
+        const int64_t at = ((int64_t)w.q_start + query_token(p, w, row)) * p.q_n +
+                           query_head(p, w, row) * p.q_h + d;
+        copy_16(s.q + spot<Q_PIECES>(row, d / 8),
+                static_cast<const q_elem *>(p.q) + (there ? at : 0), there ? 16 : 0);
+    }
+    commit_copies();
+}
+
 /* FITTED: the tops are 0 before. */
 void load_queries(const params &p, const work &w, shared_memory &s) {
     const int32_t rows = packed_rows(p, w, ROWS);
+    if constexpr (Q_DIRECT) {
+        if (p.flags & BOLIDE__ATTN_Q_WIDE) {
+            copy_queries(p, w, rows, s);
+            return;
+        }
+    }
     if constexpr (FITTED) {
 #pragma unroll 1
         for (int i = threadIdx.x; i < ROWS * DQ / 8; i += THREADS)
@@ -373,7 +399,7 @@ void begin_stream(const params &p, shared_memory &s, cursor &ahead) {
     __syncthreads();
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, 2)
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     bolide_attention(const __grid_constant__ bolide__attention_params p) {
     shared_memory &s = *reinterpret_cast<shared_memory *>(dynamic);
     cursor ahead, now = {0, 0};

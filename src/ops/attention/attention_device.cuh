@@ -333,48 +333,74 @@ template <class P> P load_written(const float *address) {
     return bits_as<P>(w);
 }
 
-/* Joins the slots of a tile, in their order. Sums and what they are weighted by are asked for
- * together, so that a round of slots costs one step to memory. */
+/* What a thread of a merge has of a row: four columns. */
+struct merged {
+    float m, l, sum[4];
+};
+
+/* Adds the slots from `j` on, MERGED_AT_ONCE of them, in their order. */
+void add_slots(const pack<float, 2> (&own)[MERGED_AT_ONCE],
+               const pack<float, 4> (&part)[MERGED_AT_ONCE], int32_t left, merged &x) {
+    float top = x.m;
+#pragma unroll
+    for (int k = 0; k < MERGED_AT_ONCE; k++)
+        top = fmaxf(top, own[k].at[0]);
+    const float base = top == -INFINITE ? 0.0f : top, old = exp2_fast(x.m - base);
+    x.m = top;
+    x.l *= old;
+#pragma unroll
+    for (int c = 0; c < 4; c++)
+        x.sum[c] *= old;
+#pragma unroll
+    for (int k = 0; k < MERGED_AT_ONCE; k++) {
+        if (k >= left || own[k].at[0] == -INFINITE)
+            continue;
+        const float weight = exp2_fast(own[k].at[0] - base);
+        x.l = fmaf(own[k].at[1], weight, x.l);
+#pragma unroll
+        for (int c = 0; c < 4; c++)
+            x.sum[c] = fmaf(part[k].at[c], weight, x.sum[c]);
+    }
+}
+
+/* Joins the slots of a tile. Sums and what they are weighted by are asked for together, those of
+ * MERGED_ROWS rows at once, so that a round costs one step to memory. */
 void merge_tile(const params &p, const work &w, int32_t rows) {
     constexpr int PARTS = D_VO / 4;
     const int64_t step = p.h_kv * p.tile_rows; /* rows from slot to slot */
-    for (int32_t i = threadIdx.x; i < rows * PARTS; i += THREADS) {
-        const int32_t row = i / PARTS, column = i % PARTS * 4;
-        const int64_t first = slot_row_of(p, w.merge_slot, row);
-        const float *ml = p.partial_ml + 2 * first, *o = p.partial_o + first * D_VO + column;
-        float m = -INFINITE, l = 0, sum[4] = {};
+    const int32_t count = rows * PARTS;
+#pragma unroll 1
+    for (int32_t i = threadIdx.x; i < count; i += THREADS * MERGED_ROWS) {
+        merged x[MERGED_ROWS];
+#pragma unroll
+        for (int r = 0; r < MERGED_ROWS; r++)
+            x[r] = {-INFINITE, 0, {}};
 #pragma unroll 1
         for (int32_t j = 0; j < w.merge_count; j += MERGED_AT_ONCE) {
-            pack<float, 2> own[MERGED_AT_ONCE];
-            pack<float, 4> part[MERGED_AT_ONCE];
+            pack<float, 2> own[MERGED_ROWS][MERGED_AT_ONCE];
+            pack<float, 4> part[MERGED_ROWS][MERGED_AT_ONCE];
 #pragma unroll
-            for (int k = 0; k < MERGED_AT_ONCE; k++) {
-                const int64_t at = smaller(j + k, w.merge_count - 1) * step;
-                own[k] = load_written<pack<float, 2>>(ml + 2 * at);
-                part[k] = load_written<pack<float, 4>>(o + at * D_VO);
+            for (int r = 0; r < MERGED_ROWS; r++) {
+                const int32_t at = smaller(i + r * THREADS, count - 1);
+                const int64_t first = slot_row_of(p, w.merge_slot, at / PARTS);
+#pragma unroll
+                for (int k = 0; k < MERGED_AT_ONCE; k++) {
+                    const int64_t row = first + smaller(j + k, w.merge_count - 1) * step;
+                    own[r][k] = load_written<pack<float, 2>>(p.partial_ml + 2 * row);
+                    part[r][k] =
+                        load_written<pack<float, 4>>(p.partial_o + row * D_VO + at % PARTS * 4);
+                }
             }
-            float top = m;
 #pragma unroll
-            for (int k = 0; k < MERGED_AT_ONCE; k++)
-                top = fmaxf(top, own[k].at[0]);
-            const float base = top == -INFINITE ? 0.0f : top, old = exp2_fast(m - base);
-            m = top;
-            l *= old;
-#pragma unroll
-            for (int c = 0; c < 4; c++)
-                sum[c] *= old;
-#pragma unroll
-            for (int k = 0; k < MERGED_AT_ONCE; k++) {
-                if (j + k >= w.merge_count || own[k].at[0] == -INFINITE)
-                    continue;
-                const float weight = exp2_fast(own[k].at[0] - base);
-                l = fmaf(own[k].at[1], weight, l);
-#pragma unroll
-                for (int c = 0; c < 4; c++)
-                    sum[c] = fmaf(part[k].at[c], weight, sum[c]);
-            }
+            for (int r = 0; r < MERGED_ROWS; r++)
+                add_slots(own[r], part[r], w.merge_count - j, x[r]);
         }
-        put_out(finish(p, w, row, m, l, column == 0), column, sum);
+#pragma unroll
+        for (int r = 0; r < MERGED_ROWS; r++) {
+            const int32_t at = i + r * THREADS, column = at % PARTS * 4;
+            if (at < count)
+                put_out(finish(p, w, at / PARTS, x[r].m, x[r].l, column == 0), column, x[r].sum);
+        }
     }
 }
 

@@ -44,7 +44,7 @@ using out_elem = element<OT>::type;
 
 constexpr int ROWS = 16, KEYS = 64, CHUNK = 64, WARPS = 4, OWN = ROWS / WARPS;
 constexpr int THREADS = 32 * WARPS;
-constexpr int MERGED_AT_ONCE = 4;
+constexpr int MERGED_AT_ONCE = 4, MERGED_ROWS = 1;
 constexpr int HALF = D_QK / 2;
 constexpr int COLUMNS = (D_VO + CHUNK - 1) / CHUNK * 2; /* of a lane */
 constexpr int Q_CHUNKS = ROPE ? (HALF + CHUNK / 2 - 1) / (CHUNK / 2) : (D_QK + CHUNK - 1) / CHUNK;

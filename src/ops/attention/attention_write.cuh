@@ -43,23 +43,26 @@ void write_own_rows(const params &p, const work &w, int32_t rows, const rows_sta
 
 using handover = float[WARPS][16][HAND + 4];
 
-void hand_over(const rows_state &r, int first, handover &h) {
+/* The warp's sums of the rows that are there, for HAND columns from `first` on. */
+void hand_over(const rows_state &r, int32_t rows, int first, handover &h) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
 #pragma unroll
     for (int i = 0; i < 2; i++) {
+        if (lane / 4 + 8 * i >= rows)
+            continue;
 #pragma unroll
         for (int j = 0; j < DV / 8; j++) {
             const int column = column_of(j) - first;
             if (column >= 0 && column < HAND) {
                 const float2_t x = pair_of(r, 0, i, j);
-                h[warp][lane / 4 + 8 * i][column] = x.x;
-                h[warp][lane / 4 + 8 * i][column + 1] = x.y;
+                *reinterpret_cast<float2 *>(&h[warp][lane / 4 + 8 * i][column]) = {x.x, x.y};
             }
         }
     }
 }
 
-/* The warps have parts of the same rows: joined through the stage just used, 8 threads a row. */
+/* The warps have parts of the same rows: joined through the stage just used, four columns a
+ * thread. */
 void write_shared_rows(const params &p, const work &w, int32_t rows, const rows_state &r,
                        unsigned char *stage, shared_memory &s) {
     handover &h = *reinterpret_cast<handover *>(stage);
@@ -75,38 +78,39 @@ void write_shared_rows(const params &p, const work &w, int32_t rows, const rows_
 #pragma unroll
     for (int first = 0; first < DV; first += HAND) {
         __syncthreads(); /* all are done with the stage */
-        hand_over(r, first, h);
+        hand_over(r, rows, first, h);
         __syncthreads();
-        for (int32_t row = threadIdx.x / 8; row < rows; row += THREADS / 8) {
-            const int part = threadIdx.x % 8;
-            float m = -INFINITE, l = 0, weight[WARPS];
+        constexpr int PARTS = HAND / 4;
+#pragma unroll 1
+        for (int32_t at = threadIdx.x; at < rows * PARTS; at += THREADS) {
+            const int32_t row = at / PARTS;
+            const int c = at % PARTS * 4;
+            if (first + c >= D_VO)
+                continue;
+            float m = -INFINITE, l = 0, x[4] = {};
 #pragma unroll
             for (int i = 0; i < WARPS; i++)
                 m = fmaxf(m, s.warp_ml[i][row][0]);
 #pragma unroll
             for (int i = 0; i < WARPS; i++) {
                 const float own = s.warp_ml[i][row][0];
-                weight[i] = own == -INFINITE ? 0.0f : exp2_fast(own - m);
-                l += s.warp_ml[i][row][1] * weight[i];
+                const float weight = own == -INFINITE ? 0.0f : exp2_fast(own - m);
+                const float4 part = *reinterpret_cast<const float4 *>(&h[i][row][c]);
+                l += s.warp_ml[i][row][1] * weight;
+                x[0] = fmaf(part.x, weight, x[0]);
+                x[1] = fmaf(part.y, weight, x[1]);
+                x[2] = fmaf(part.z, weight, x[2]);
+                x[3] = fmaf(part.w, weight, x[3]);
             }
-            const int64_t at = slot_row_of(p, w.slot, row);
-            place to = {};
-            if (w.slot < 0)
-                to = finish(p, w, row, m, l, part == 0 && first == 0);
-            else if (part == 0 && first == 0)
-                put_slot_ml(p, at, m, l);
-            for (int c = part * 2; c < smaller(HAND, D_VO - first); c += 16) {
-                float x = 0, y = 0;
-#pragma unroll
-                for (int i = 0; i < WARPS; i++) {
-                    x = fmaf(h[i][row][c], weight[i], x);
-                    y = fmaf(h[i][row][c + 1], weight[i], y);
-                }
-                if (w.slot < 0)
-                    put_out(to, first + c, {x, y});
-                else
-                    put_slot(p, at, first + c, x, y);
+            if (w.slot < 0) {
+                put_out(finish(p, w, row, m, l, first + c == 0), first + c, x);
+                continue;
             }
+            const int64_t slot_row = slot_row_of(p, w.slot, row);
+            if (first + c == 0)
+                put_slot_ml(p, slot_row, m, l);
+            store(p.partial_o + slot_row * D_VO + first + c,
+                  pack<float, 4>{x[0], x[1], x[2], x[3]});
         }
     }
     if constexpr (DQ != D_QK || DV != D_VO) {

@@ -28,6 +28,8 @@ enum {
     MIN_CHUNK = 512,
     MIN_PIECE = 256, /* keys of a single request that are worth a block */
     GRANULE = 64,    /* keys of a kernel's block */
+    TILE_COST =
+        64, /* keys that take as long as a tile's queries and output, where it has many rows */
     OWN_PIECES = 16
 };
 
@@ -230,6 +232,7 @@ static bolide__schedule_rules rules_of(const bolide__call *call,
         .workers = (int32_t)f->workers,
         .min_chunk = MIN_CHUNK,
         .granule = GRANULE,
+        .tile_cost = f->device_type == BOLIDE_CUDA && f->tile_rows > 16 ? TILE_COST : 0,
         .chunk = (int32_t)chunk,
         .own_pieces = OWN_PIECES,
         .causal = pr->causal && !pr->use_custom_mask,
@@ -470,6 +473,20 @@ static bolide_status send(const bolide__call *call, const bolide__attention_prob
                                      sizeof(int64_t));
 }
 
+/* Decode is limited by memory and does not feel a few workers less; where cuts then fall between
+ * requests of one length, less is joined and merged. */
+static int32_t workers_at_work(const frozen_part *f, const bolide__schedule_rules *rules,
+                               int64_t batch) {
+    const bool decode = f->device_type == BOLIDE_CUDA && rules->tile_rows <= 16;
+    if (!decode || rules->split != BOLIDE__SPLIT_BALANCED || batch == 0)
+        return rules->workers;
+    for (int32_t w = rules->workers; w > rules->workers - rules->workers / 16; w--) {
+        if (batch % w == 0 || w % batch == 0)
+            return w;
+    }
+    return rules->workers;
+}
+
 bolide_status bolide__attention_make_plan(const bolide__call *call,
                                           const bolide__attention_problem *pr) {
     frozen_part f;
@@ -490,8 +507,11 @@ bolide_status bolide__attention_make_plan(const bolide__call *call,
         .merges = (bolide__attention_merge *)(live + f.merges_at),
         .worker_start = (int32_t *)(live + f.worker_start_at),
     };
+    rules.workers = workers_at_work(&f, &rules, pr->batch);
     const bolide__schedule_counts counts =
         bolide__schedule_make(&rules, requests, (int32_t)pr->batch, &lists);
+    for (int64_t w = rules.workers + 1; w <= f.workers; w++)
+        lists.worker_start[w] = counts.items;
     memcpy(live, &counts, sizeof counts);
     now.staging_slot = slot;
     if (f.device_type == BOLIDE_CUDA) {

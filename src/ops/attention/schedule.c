@@ -74,6 +74,11 @@ static int64_t packed_rows(const bolide__schedule_rules *rules,
     return (int64_t)request->q_len * rules->group;
 }
 
+/* What a tile takes of the tape. */
+static int64_t cost_of(const bolide__schedule_rules *rules, int64_t begin, int64_t end) {
+    return max64(end - begin, 1) + rules->tile_cost;
+}
+
 static int64_t tape_length(const bolide__schedule_rules *rules,
                            const bolide__attention_request *requests, int32_t batch) {
     int64_t total = 0;
@@ -82,7 +87,7 @@ static int64_t tape_length(const bolide__schedule_rules *rules,
         for (int64_t row = 0; row < rows; row += rules->tile_rows) {
             int32_t begin, end;
             bolide__schedule_range(rules, &requests[r], (int32_t)row, &begin, &end);
-            total += max64(end - begin, 1);
+            total += cost_of(rules, begin, end);
         }
     }
     return total;
@@ -156,12 +161,12 @@ static void add_merge(cutter *c, int32_t request, int32_t row, int32_t slot) {
  * less than an eighth of a minimal chunk on one side moves to that end of the tile instead. With
  * both, no stretch is longer than its share by more than a minimal chunk. */
 static void place_balanced(cutter *c, int32_t request, int32_t row, int32_t begin, int32_t end) {
-    const int64_t cost = max64(end - begin, 1), tile_end = c->position + cost;
+    const int64_t tile_end = c->position + cost_of(c->rules, begin, end);
     const int64_t least = max64(1, c->rules->min_chunk / 8);
     const int32_t slot = c->counts.slots;
     int64_t at = begin;
     while (c->boundary < tile_end) {
-        int64_t cut = begin + max64(c->boundary - c->position, 0);
+        int64_t cut = begin + max64(c->boundary - c->position - c->rules->tile_cost, 0);
         cut = (cut + c->rules->granule / 2) / c->rules->granule * c->rules->granule;
         const int64_t before = cut - at, after = end - cut;
         if (after < least && after <= before)
@@ -226,7 +231,7 @@ static void place_request(cutter *c, const bolide__attention_request *request, i
             place_whole(c, index, (int32_t)row, begin, end);
         else
             place_fixed(c, index, (int32_t)row, begin, end, chunk);
-        c->position += max64(end - begin, 1);
+        c->position += cost_of(rules, begin, end);
     }
 }
 

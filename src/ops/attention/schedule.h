@@ -71,6 +71,7 @@ typedef struct bolide__schedule_rules {
     int32_t min_chunk;   /* BALANCED: no stretch has fewer than about half as many keys, nor more
                             than this many beyond its share; OWN: the smallest chunk */
     int32_t granule;     /* BALANCED, OWN: cuts lie at multiples of it */
+    int32_t tile_cost;   /* of beginning and ending a tile, in keys */
     int32_t chunk;       /* FIXED */
     int32_t own_pieces;  /* OWN: most pieces of a request, over its tiles */
     int32_t causal;      /* keys behind the last row's own position are not visible */

@@ -2,8 +2,8 @@
 //
 // The Gumbel-max trick: noise for each logit from its own random word, and the largest sum wins.
 // Arithmetic is the limit, ten rounds of Philox for four elements, so the noise is computed for few
-// of them: it is at most -log(v), which costs one instruction, and most elements cannot win even
-// with that.
+// of them: it is at most -log(v), and most elements cannot win even with that, which the least v
+// and the largest logit of four show together.
 
 #include "ops/sampling/row_draw.cuh"
 
@@ -11,7 +11,7 @@ using params = bolide__sample_params;
 
 static_assert(LOGITS && !CACHED, "logits are read once");
 
-constexpr int AHEAD = 2; /* vectors that a lane loads at a time */
+constexpr int LOADS = 2; /* vectors that a lane loads at a time */
 
 /* The best of a lane, and of its warp. */
 struct contest {
@@ -24,33 +24,79 @@ __forceinline__ float noise_of(float v) {
     return -logf(-log1pf(-v));
 }
 
+/* The same within 1e-3. */
+__forceinline__ float noise_near(float v) {
+    const float small = v * fmaf(v, fmaf(v, 0.33333333f, 0.5f), 1.0f);
+    const float t = v < 0.0625f ? small : -LN2 * log2_fast(1.0f - v);
+    return -LN2 * log2_fast(t);
+}
+
 __forceinline__ float unit_of_word(uint32_t word) {
     return fminf(fmaf((float)word, 0x1p-32f, 0x1p-33f), 0x1.fffffep-1f);
 }
 
-/* Four neighbours; all lanes of the warp call. */
-__forceinline__ void offer(contest &c, const float (&x)[4], int first, random4 w) {
-    const uint32_t word[4] = {w.x, w.y, w.z, w.w};
-    /* What the bound and the rounding of a sum may be off. */
-    const float least = c.leader - (1e-4f + 1e-6f * fabsf(c.leader));
-    bool may[4];
+/* The counter's high words and the key of each round are the same for a whole row. */
+struct generator {
+    uint32_t row, offset_low, offset_high, key[20];
+
+    __forceinline__ void open(uint64_t seed, uint64_t offset, int64_t out) {
+        row = (uint32_t)out;
+        offset_low = (uint32_t)offset;
+        offset_high = (uint32_t)(offset >> 32);
 #pragma unroll
-    for (int i = 0; i < 4; i++)
-        may[i] = fmaf(-LN2, log2_fast(unit_of_word(word[i])), x[i]) >= least;
-    if (!__any_sync(0xffffffffu, may[0] || may[1] || may[2] || may[3]))
+        for (int i = 0; i < 10; i++) {
+            key[2 * i] = (uint32_t)seed + (uint32_t)i * 0x9e3779b9u;
+            key[2 * i + 1] = (uint32_t)(seed >> 32) + (uint32_t)i * 0xbb67ae85u;
+        }
+    }
+
+    /* Philox of counter n, as in math.cuh. */
+    __forceinline__ random4 words(uint32_t n) const {
+        random4 c = {n, row, offset_low, offset_high};
+#pragma unroll
+        for (int i = 0; i < 10; i++) {
+            const uint64_t a = (uint64_t)0xd2511f53u * c.x;
+            const uint64_t b = (uint64_t)0xcd9e8d57u * c.z;
+            c = {(uint32_t)(b >> 32) ^ c.y ^ key[2 * i], (uint32_t)b,
+                 (uint32_t)(a >> 32) ^ c.w ^ key[2 * i + 1], (uint32_t)a};
+        }
+        return c;
+    }
+};
+
+/* Four neighbours; all lanes of the warp call. shared: the best score in this block, by key_of. */
+__forceinline__ void offer(contest &c, uint32_t *shared, const float (&x)[4], int first,
+                           random4 w) {
+    const uint32_t word[4] = {w.x, w.y, w.z, w.w};
+    /* Noise is at most -log(v): who wins has v <= exp(x - leader), here with some room. */
+    const float largest = fmaxf(fmaxf(x[0], x[1]), fmaxf(x[2], x[3]));
+    const float v = unit_of_word(smaller(smaller(w.x, w.y), smaller(w.z, w.w)));
+    const float bound = exp2_fast(fmaf(largest - c.leader, LOG2E, 0.01f + 3e-6f * fabsf(c.leader)));
+    if (!__any_sync(0xffffffffu, !(v > bound)))
         return;
+    /* Of those that may win, the fast noise leaves one or two. */
+    float near[4], lead = c.leader;
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        near[i] = x[i] + noise_near(unit_of_word(word[i]));
+        lead = fmaxf(lead, near[i]);
+    }
+    lead = lanes_max<32>(lead);
+    lead -= 2e-3f + 2e-6f * fabsf(lead);
 #pragma unroll 1
     for (int i = 0; i < 4; i++) {
-        const bool mine = i == 0 ? may[0] : i == 1 ? may[1] : i == 2 ? may[2] : may[3];
-        const float logit = i == 0 ? x[0] : i == 1 ? x[1] : i == 2 ? x[2] : x[3];
-        const uint32_t bits = i == 0 ? word[0] : i == 1 ? word[1] : i == 2 ? word[2] : word[3];
-        if (mine) {
+        const float y = i == 0 ? near[0] : i == 1 ? near[1] : i == 2 ? near[2] : near[3];
+        if (y >= lead) {
+            const float logit = i == 0 ? x[0] : i == 1 ? x[1] : i == 2 ? x[2] : x[3];
+            const uint32_t bits = i == 0 ? word[0] : i == 1 ? word[1] : i == 2 ? word[2] : word[3];
             const float score = logit + noise_of(unit_of_word(bits));
             c.id = score > c.score ? first + i : c.id;
             c.score = fmaxf(score, c.score);
         }
     }
-    c.leader = lanes_max<32>(c.score);
+    c.leader = fmaxf(c.leader, lanes_max<32>(c.score));
+    if (lane_of_warp() == 0)
+        atomicMax(shared, key_of(c.leader));
 }
 
 /* The lowest id of the best score among all: the largest of these numbers. */
@@ -59,23 +105,27 @@ __forceinline__ uint64_t rank_of(const contest &c) {
 }
 
 /* Vectors begin at the row here, for four elements share a block of random words. */
-__forceinline__ void compete(contest &c, const row_view &r, bool aligned, uint64_t seed,
-                             uint64_t offset, int64_t out) {
-    for (int begin = r.first; begin < r.last; begin += 32 * AHEAD) {
-        raw_t raw[AHEAD];
+__forceinline__ void compete(contest &c, uint32_t *shared, const row_view &r, bool aligned,
+                             const generator &g) {
+    for (int begin = r.first; begin < r.last; begin += 32 * LOADS) {
+        batch<LOADS> b;
+        if (aligned) {
+            b.read(r, [&](int n) { return begin + 32 * n; });
+        } else {
 #pragma unroll
-        for (int n = 0; n < AHEAD; n++) {
-            const int j = begin + 32 * n + lane_of_warp();
-            raw[n] = aligned ? read_raw(r, r.base, j) : read_unaligned(r, r.base, j);
+            for (int n = 0; n < LOADS; n++)
+                b.raw[n] = read_unaligned(r, r.base, begin + 32 * n + lane_of_warp());
         }
+        /* What others have found spares work, and the result does not depend on it. */
+        c.leader = fmaxf(c.leader, value_of(*static_cast<volatile uint32_t *>(shared)));
 #pragma unroll
-        for (int n = 0; n < AHEAD; n++) {
+        for (int n = 0; n < LOADS; n++) {
             const int j = begin + 32 * n + lane_of_warp();
             float x[4];
 #pragma unroll
             for (int i = 0; i < 4; i++)
-                x[i] = j < r.last ? clean(to_float(raw[n].at[i])) : NONE;
-            offer(c, x, 4 * j, philox(seed, (uint64_t)out << 32 | (uint32_t)j, offset));
+                x[i] = j < r.last ? clean(to_float(b.raw[n].at[i])) : NONE;
+            offer(c, shared, x, 4 * j, g.words((uint32_t)j));
         }
     }
 }
@@ -87,14 +137,19 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
     const int64_t from = p.indices ? id_at(p.indices, p.indices_dtype, out) : out;
     const bool outside = from < 0 || from >= p.n;
     const input_t *row = static_cast<const input_t *>(p.input) + (outside ? 0 : from * p.input_n);
+    __shared__ uint32_t best_key;
     exchange board;
     board.open(&shown);
+    if (threadIdx.x == 0)
+        best_key = key_of(-INFINITE);
+    __syncthreads();
     contest c;
     if (!outside) {
         row_view r = open_row(nullptr, nullptr, p.v, nullptr);
         r.base = row;
-        compete(c, r, (uintptr_t)row % sizeof(raw_t) == 0, (uint64_t)row_int(p.seed, out),
-                (uint64_t)row_int(p.offset, out), out);
+        generator g;
+        g.open((uint64_t)row_int(p.seed, out), (uint64_t)row_int(p.offset, out), out);
+        compete(c, &best_key, r, (uintptr_t)row % sizeof(raw_t) == 0, g);
     }
     uint64_t best = rank_of(c);
 #pragma unroll

@@ -18,7 +18,7 @@ template <class F>
 __forceinline__ void write_row(const row_view &r, const params &p, int64_t row, F f) {
     out_t *out = static_cast<out_t *>(p.out) + row * p.out_n - r.lead;
     const bool aligned = (uintptr_t)out % sizeof(pack<out_t, 4>) == 0;
-    walk(r, [&](const float(&x)[4], int j) {
+    auto put = [&](const float(&x)[4], int j) {
         const int at = 4 * j;
         float y[4];
 #pragma unroll
@@ -35,7 +35,12 @@ __forceinline__ void write_row(const row_view &r, const params &p, int64_t row, 
                 if (at + i >= r.lead && at + i < r.end)
                     out[at + i] = values.at[i];
         }
-    });
+    };
+    if constexpr (CACHED) {
+        walk(r, put);
+    } else {
+        walk_memory<4>(r, put);
+    }
 }
 
 /* Zeros, and a 1 at the first of the largest values, if there is one. */
@@ -45,85 +50,133 @@ __forceinline__ void write_one_hot(const row_view &r, exchange &e, const params 
     write_row(r, p, row, [&](float, int i) { return i == hot ? 1.0f : 0.0f; });
 }
 
+/* Makes masses of the logits in the cache and gives this warp's sum. */
+__forceinline__ uint64_t weigh_cache(const row_view &r, const weighing &w, mass_unit u) {
+    mass_sum sum;
+    walk(r, [&](const float(&x)[4], int j) {
+        float y[4];
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            y[i] = weight_of(w, x[i]);
+        sum.add4(y, u);
+        keep_vector(r, j, y);
+    });
+    sum.carry();
+    return warp_total(sum.total);
+}
+
 __forceinline__ void softmax(row_view &r, exchange &e, const params &p, int64_t row) {
     float t = row_float(p.limit, row);
     if (!p.limit.data && is_nan(t))
         t = 1.0f;
-    t = t > LARGEST ? LARGEST : t; /* -inf divided by infinity would be NaN */
-    const row_stats s = read_row(r, e, false);
-    if (s.max == NONE || !(t > 0.0f)) {
-        write_one_hot(r, e, p, row, s.max);
+    const float max = read_row(r, e);
+    if (max == NONE || !(t > 0.0f)) {
+        write_one_hot(r, e, p, row, max);
         return;
     }
     const mass_unit u = unit_of(1.0f, r.end - r.lead);
-    uint64_t kept, all;
-    weigh_row(r, s.max, t, NONE, u, kept, all);
-    const double sum = (double)add_up(e, kept).total * power_of_two(u.exponent - 42);
+    /* -inf times 0 would be NaN, and so would 0 times infinity. */
+    const weighing w = {-INFINITE, max, fmaxf(fminf(1.0f / t, LARGEST), bits_float(1))};
+    uint64_t own;
+    if constexpr (CACHED) {
+        own = weigh_cache(r, w, u);
+    } else {
+        r.weights = &w;
+        r.weighed = true;
+        own = sum_row(r, 0.0f, u);
+    }
+    r.weighed = true;
+    const double sum = (double)add_up(e, own).total * power_of_two(u.exponent - 42);
     const float scale = (float)(1.0 / sum);
     write_row(r, p, row, [&](float x, int) { return x * scale; });
 }
 
-__forceinline__ void renorm(row_view &r, exchange &e, const params &p, int64_t row,
-                            select_room *room, select_state *state) {
+/* A row that is read once, and again as it is written. */
+struct filtered {
+    row_view row;
+    exchange board;
+    select_room *room;
+    select_state *state;
+};
+
+__forceinline__ void renorm(filtered &f, const params &p, int64_t row) {
     const bool by_count = p.kind == BOLIDE__RENORM_TOP_K;
     const int64_t k = by_count ? row_int(p.limit, row) : 0;
     const float top_p = by_count ? 1.0f : row_float(p.limit, row);
-    const row_stats s = read_row(r, e, false);
-    if (s.max == NONE || top_p <= 0.0f) {
-        write_one_hot(r, e, p, row, s.max);
-        return;
-    }
-    const mass_unit u = unit_of(s.max, r.end - r.lead);
-    float least = LEAST_PROB;
+    const bool counted = k > 0 && k < p.v, summed = top_p < 1.0f;
+    mass_unit u = unit_of(1.0f, f.row.end - f.row.lead);
     gathered g = {};
-    if (k > 0 && k < p.v)
-        least = select<false>(r, room, state, s, u, (uint64_t)k, LEAST_PROB, false, g);
-    else if (top_p < 1.0f)
-        least = select<true>(r, room, state, s, u, share_of(top_p, power_of_two(42 - u.exponent)),
-                             LEAST_PROB, false, g);
-    uint64_t sum, own;
-    if (g.listed && (!by_count || g.above == 0))
-        sum = tally_listed(room, state, g, 1, own, [&](float x) {
+    float least = LEAST_PROB;
+    /* Again if the row is not of probabilities, so that its masses need another unit. */
+#pragma unroll 1
+    for (int turn = 0; turn < 2; turn++) {
+        aim(f.state,
+            {counted ? (uint64_t)k : share_of(top_p, power_of_two(42 - u.exponent)), LEAST_PROB,
+             counted ? unit_of_counts() : u, counted, 1.0f, false, false, turn > 0});
+        if (counted || (summed && top_p > 0.0f))
+            least = select(f.row, f.board, f.room, f.state, g);
+        else
+            g.max = read_row(f.row, f.board);
+        if (g.max == NONE || suits(u, g.max))
+            break;
+        u = unit_of(g.max, f.row.end - f.row.lead);
+        if (counted || !summed)
+            break;
+    }
+    /* Nothing is kept beside the first of the largest values, if there is one. */
+    const bool alone = g.max == NONE || top_p <= 0.0f;
+    const int hot = !alone || g.max == NONE ? -1 : first_of_row(f.row, f.board, g.max);
+    uint64_t sum = 1, own;
+    if (alone)
+        least = INFINITE;
+    else if (g.listed && (!counted || g.whole))
+        sum = tally_listed(f.room, f.state, 1, own, [&](float x) {
                   return x >= least ? mass_of(x, u) : 0;
               }).total;
     else
-        sum = add_up(e, sum_row(r, least, u)).total;
+        sum = add_up(f.board, sum_row(f.row, least, u)).total;
     const float scale = (float)(0x1p22 / (double)sum);
-    write_row(r, p, row, [&](float x, int) { return x >= least ? x * u.scale * scale : 0.0f; });
+    write_row(f.row, p, row, [&](float x, int i) {
+        return i == hot ? 1.0f : x >= least ? x * u.scale * scale : 0.0f;
+    });
 }
 
 /* Values that stay are stored as they came, bit for bit: widening and back changes nothing. */
-__forceinline__ void mask(row_view &r, exchange &e, const params &p, int64_t row, select_room *room,
-                          select_state *state) {
+__forceinline__ void mask(filtered &f, const params &p, int64_t row) {
     const int64_t k = row_int(p.limit, row);
-    const row_stats s = read_row(r, e, k > 16 * PARTS);
-    const mass_unit u = {};
-    gathered g;
+    gathered g = {};
     float least = -INFINITE;
+    aim(f.state, {(uint64_t)k, -LARGEST, unit_of_counts(), true});
     if (k > 0 && k < p.v)
-        least = select<false>(r, room, state, s, u, (uint64_t)k, -LARGEST, false, g);
-    write_row(r, p, row, [&](float x, int) { return x >= least ? x : -INFINITE; });
+        least = select(f.row, f.board, f.room, f.state, g);
+    write_row(f.row, p, row, [&](float x, int) { return x >= least ? x : -INFINITE; });
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, 2)
+/* Three blocks a multiprocessor have more loads and stores under way than two. */
+extern "C" __global__ void __launch_bounds__(THREADS, CACHED &&INPUT == F32 ? 3 : 2)
     bolide_renorm(const __grid_constant__ params p) {
     extern __shared__ __align__(16) unsigned char memory[];
     __shared__ boards shown;
     const int64_t row = blockIdx.x / CLUSTER;
     const input_t *input = static_cast<const input_t *>(p.input) + row * p.input_n;
-    exchange board;
-    board.open(&shown);
     if constexpr (LOGITS) {
+        exchange board;
+        board.open(&shown);
         row_view r = open_row(input, nullptr, p.v, reinterpret_cast<float *>(memory));
         softmax(r, board, p, row);
+        board.wait();
     } else {
         __shared__ select_state state;
-        select_room *room = reinterpret_cast<select_room *>(memory);
-        row_view r = open_row(input, nullptr, p.v, reinterpret_cast<float *>(room + 1));
+        filtered f = {};
+        f.board.open(&shown);
+        f.row = open_row(input, nullptr, p.v, nullptr);
+        f.room = reinterpret_cast<select_room *>(memory);
+        f.state = &state;
+        f.board.wait();
         if constexpr (SCORES)
-            mask(r, board, p, row, room, &state);
+            mask(f, p, row);
         else
-            renorm(r, board, p, row, room, &state);
+            renorm(f, p, row);
+        f.board.wait();
     }
-    board.wait();
 }

@@ -78,8 +78,8 @@ __forceinline__ int find_in_vector(const row_view &r, int j, float least, mass_u
  * exceeds goal; -1 if it does not. The same in all lanes. */
 __forceinline__ int find_mass(const row_view &r, float least, mass_unit u, uint64_t sum,
                               uint64_t goal) {
-    /* First the vector, four groups of 32 at a time, whose sums do not wait for each other. */
-    constexpr int N = 4;
+    /* First the vector, groups of 32 whose sums do not wait for each other. */
+    constexpr int N = LOGITS ? 1 : 2;
     const int lane = lane_of_warp();
     for (int begin = r.first; begin < r.last; begin += 32 * N) {
         uint64_t upto[N];
@@ -131,22 +131,100 @@ __forceinline__ int first_of_row(const row_view &r, exchange &e, float least) {
          }).all.a;
 }
 
-/* Draws from the masses of values >= least, of which this warp has `own` and others p: done(id) is
- * called by one thread of the cluster, unless there is no mass. */
-template <class F>
-__forceinline__ void draw(row_view &r, const place &p, float least, mass_unit u, uint64_t own,
-                          uint64_t uniform, F done) {
-    const uint64_t goal = __umul64hi(uniform << 11, p.total);
-    if (p.total > 0 && p.before <= goal && p.before + own > goal) {
-        if constexpr (LOGITS) {
-            uint64_t kept, all;
-            if (!r.weighed)
-                weigh_row(r, r.max, r.divisor, r.keep, u, kept, all);
+/* The sum of the numbers of the warps before this one. */
+__forceinline__ uint64_t before_warp(boards *board, uint64_t mine) {
+    const int lane = lane_of_warp(), warp = warp_of_block();
+    if (lane == 0)
+        board->part[warp] = mine;
+    __syncthreads();
+    return warp_total(lane < warp ? board->part[lane % WARPS] : 0);
+}
+
+/* The element of this part at which the masses of the parts exceed the goal, -1 in the other warps.
+ * What is read once to add it up is still in registers as a rule when it is searched. */
+__forceinline__ int find_part(const row_view &part, boards *board, float least, mass_unit u,
+                              uint64_t goal) {
+    constexpr int N = LOGITS ? 2 : 4;
+    const bool once = part.last - part.first <= 32 * N;
+    batch<N> b;
+    uint64_t before = 0;
+#pragma unroll 1
+    for (int turn = 0; turn < 2; turn++) {
+        uint64_t sum = before;
+#pragma unroll 1
+        for (int begin = part.first; begin < part.last; begin += 32 * N) {
+            if (turn == 0 || !once)
+                b.read(part, [&](int n) { return begin + 32 * n; });
+#pragma unroll
+            for (int n = 0; n < N; n++) {
+                float x[4];
+                uint64_t own = 0;
+                b.unpack(part, n, x);
+#pragma unroll
+                for (int i = 0; i < 4; i++)
+                    own += x[i] >= least ? mass_of(x[i], u) : 0;
+                const uint64_t upto = sum + warp_prefix(own);
+                const uint32_t lanes = turn == 0 ? 0 : __ballot_sync(0xffffffffu, upto > goal);
+                if (lanes) {
+                    const int first = __ffs((int)lanes) - 1;
+                    uint64_t all = upto - own;
+                    int at = -1;
+#pragma unroll
+                    for (int i = 0; i < 4; i++) {
+                        all += x[i] >= least ? mass_of(x[i], u) : 0;
+                        at = at < 0 && all > goal ? i : at;
+                    }
+                    at = __shfl_sync(0xffffffffu, at, first);
+                    return 4 * (begin + 32 * n + first) + at - part.lead;
+                }
+                sum = __shfl_sync(0xffffffffu, upto, 31);
+            }
         }
-        const int id = find_mass(r, least, u, p.before, goal);
-        if (lane_of_warp() == 0)
-            done(id);
+        if (turn == 0) {
+            before = board->before + before_warp(board, sum);
+            if (before > goal || before + sum <= goal)
+                return -1;
+        }
     }
+    return -1;
+}
+
+/* Draws from the masses of values >= least, of which this warp has `own` and others p: done(id) is
+ * called by one thread of the cluster, unless there is no mass. The stretch that holds the goal is
+ * shared out among the warps of its block. */
+template <class F>
+__forceinline__ void draw(const row_view &r, exchange &e, const place &p, float least, mass_unit u,
+                          uint64_t own, uint64_t uniform, F done) {
+    const uint64_t goal = __umul64hi(uniform << 11, p.total);
+    const int lane = lane_of_warp(), warp = warp_of_block();
+    boards *board = e.shared;
+    if (threadIdx.x == 0)
+        board->hit = -1;
+    __syncthreads();
+    if (lane == 0 && p.total > 0 && p.before <= goal && p.before + own > goal) {
+        board->hit = warp;
+        board->before = p.before;
+    }
+    __syncthreads();
+    if (board->hit < 0)
+        return;
+    const shares s = shares_of(r.end);
+    const int begin = smaller(s.first + s.stretch * board->hit, s.last);
+    const int end = smaller(begin + s.stretch, s.last), a_warp = (s.stretch + WARPS - 1) / WARPS;
+    row_view part = r;
+    part.first = smaller(begin + a_warp * warp, end);
+    part.last = smaller(part.first + a_warp, end);
+    int id = -1;
+    if constexpr (CACHED) {
+        const uint64_t sum = sum_row(part, least, u);
+        const uint64_t before = board->before + before_warp(board, sum);
+        if (before <= goal && before + sum > goal)
+            id = find_mass(part, least, u, before, goal);
+    } else {
+        id = find_part(part, board, least, u, goal);
+    }
+    if (id >= 0 && lane == 0)
+        done(id);
 }
 
 #endif

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A row of the sampling kernels as the blocks of a cluster see it. A cluster has one row; each
-// block keeps a part of it in shared memory, widened to f32 and cleaned, so that memory is read
-// once however many passes follow. With CACHED 0, for rows that do not fit, passes read memory (or
-// L2) again. Within a block each warp owns a stretch of neighbouring elements and touches no other.
+// A row of the sampling kernels as the blocks of a cluster see it. A cluster has one row, and each
+// warp of a block owns a stretch of neighbouring elements. With CACHED 0 passes read memory (or L2)
+// again; with CACHED 1 each block keeps its part of the row in shared memory, widened to f32 and
+// cleaned.
 //
 // Vectors of four elements are aligned in memory whatever the row's address is: the row begins
 // `lead` elements into the first one, and elements outside the row are NONE, which has no mass and
@@ -50,6 +50,11 @@ constexpr float LARGEST = __builtin_bit_cast(float, 0x7f7fffff);
 using input_t = element<INPUT>::type;
 using raw_t = pack<input_t, 4>;
 
+/* How logits become masses: exp((x - max) * inverse) where x >= keep, else 0. */
+struct weighing {
+    float keep, max, inverse;
+};
+
 struct row_view {
     const input_t *base;  /* aligned to a vector; the row is [lead, end) of it */
     const input_t *minus; /* RESIDUAL: what is subtracted, in the same places */
@@ -57,9 +62,8 @@ struct row_view {
     int first, last; /* vectors of this warp */
     int block_first; /* first vector of this block, at the beginning of the cache */
     float *cache;
-    /* Once weighed, values below keep are 0, the others exp((x - max) / divisor): in the cache,
-     * which is rewritten, or as they are read. */
-    float keep, max, divisor;
+    /* Once weighed, values are masses: in the cache, which is rewritten, or as they are read. */
+    const weighing *weights;
     bool weighed;
 };
 
@@ -83,19 +87,34 @@ __forceinline__ int lane_of_warp() {
     return threadIdx.x % 32;
 }
 
+/* How the vectors of a row are shared out. */
+struct shares {
+    int first, last; /* vectors of this block */
+    int stretch;     /* vectors of a warp, but for the last ones */
+};
+
+__forceinline__ shares shares_of(int end) {
+    const int vectors = (int)ceil_div(end, 4);
+    const int a_block = (vectors + CLUSTER - 1) / CLUSTER,
+              first = a_block * cluster_rank<CLUSTER>();
+    return {first, larger(first, smaller(first + a_block, vectors)), (a_block + WARPS - 1) / WARPS};
+}
+
 row_view open_row(const input_t *row, const input_t *minus, int64_t v, float *cache) {
     row_view r = {};
     r.lead = (int)((uintptr_t)row / sizeof(input_t) % 4);
+    /* Kept as it is, not computed anew from an address that would be kept. */
+    asm volatile("" : "+r"(r.lead));
     r.base = row - r.lead;
+    /* One number from here on, not the two that it is the sum of. */
+    asm volatile("" : "+l"(r.base));
     r.minus = minus ? minus - r.lead : nullptr;
     r.end = r.lead + (int)v;
     r.cache = cache;
-    const int vectors = (int)ceil_div(r.end, 4);
-    const int a_block = (vectors + CLUSTER - 1) / CLUSTER, a_warp = (a_block + WARPS - 1) / WARPS;
-    r.block_first = a_block * cluster_rank<CLUSTER>();
-    const int block_last = smaller(r.block_first + a_block, vectors);
-    r.first = smaller(r.block_first + a_warp * warp_of_block(), block_last);
-    r.last = larger(r.first, smaller(r.first + a_warp, block_last));
+    const shares s = shares_of(r.end);
+    r.block_first = s.first;
+    r.first = smaller(s.first + s.stretch * warp_of_block(), s.last);
+    r.last = smaller(r.first + s.stretch, s.last);
     return r;
 }
 
@@ -117,7 +136,7 @@ __forceinline__ raw_t read_raw(const row_view &r, const input_t *base, int j) {
     const int at = 4 * j;
     raw_t raw;
     if (at >= r.lead && at + 4 <= r.end) {
-        raw = load_stream<raw_t>(base + at);
+        raw = load<raw_t>(base + at);
     } else {
 #pragma unroll
         for (int i = 0; i < 4; i++)
@@ -137,20 +156,36 @@ __forceinline__ raw_t read_unaligned(const row_view &r, const input_t *base, int
     return raw;
 }
 
-__forceinline__ float weight_of(const row_view &r, float x) {
-    const float d = x - r.max;
-    return expf(r.divisor == 1.0f ? d : __fdiv_rn(d, r.divisor));
+/* e^y of y <= 0 within 3 ulp; 0 where it is below 2^-125. */
+__forceinline__ float exp_down(float y) {
+    constexpr float LOG2E_REST = 1.925963033e-8f;
+    const float z = fmaf(y, LOG2E, 0x1.8p23f), whole = z - 0x1.8p23f;
+    const float part = fmaf(y, LOG2E_REST, fmaf(y, LOG2E, -whole));
+    const float e = bits_float(float_bits(exp2_fast(part)) + (float_bits(z) << 23));
+    return y < -86.0f ? 0.0f : e;
 }
 
-/* Passes all vectors of this warp to f(x, j), from memory, N loads at a time. All lanes call f
- * equally often; behind the last vector x is NONE. */
-template <int N, class F> __forceinline__ void walk_memory(const row_view &r, F f) {
-    const int lane = lane_of_warp();
-    for (int begin = r.first; begin < r.last; begin += 32 * N) {
-        raw_t raw[N], other[RESIDUAL ? N : 1];
+__forceinline__ float weight_of(const weighing &w, float x) {
+    return x >= w.keep ? exp_down((x - w.max) * w.inverse) : 0.0f;
+}
+
+/* N vectors of this lane; behind the last of the warp they are NONE. */
+template <int N> struct batch {
+    raw_t raw[N], other[RESIDUAL ? N : 1];
+
+    /* at(n): the first vector of group n, of which there is one for each lane; it grows with n.
+     * Loads without branches between them are under way together. */
+    template <class A> __forceinline__ void read(const row_view &r, A at) {
+        const int lane = lane_of_warp(), last = at(N - 1) + 32;
+        if (!RESIDUAL && 4 * at(0) >= r.lead && last <= r.last && 4 * last <= r.end) {
+#pragma unroll
+            for (int n = 0; n < N; n++)
+                raw[n] = load<raw_t>(r.base + 4 * (int64_t)(at(n) + lane));
+            return;
+        }
 #pragma unroll
         for (int n = 0; n < N; n++) {
-            const int j = begin + 32 * n + lane;
+            const int j = at(n) + lane;
 #pragma unroll
             for (int i = 0; i < 4; i++)
                 raw[n].at[i] = from_float<input_t>(NONE);
@@ -164,20 +199,41 @@ template <int N, class F> __forceinline__ void walk_memory(const row_view &r, F 
                 }
             }
         }
+    }
+
+    __forceinline__ void unpack(const row_view &r, int n, float (&x)[4]) const {
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            x[i] = clean(to_float(raw[n].at[i]));
+            if constexpr (RESIDUAL)
+                x[i] = fmaxf(x[i] - clean(to_float(other[n].at[i])), 0.0f);
+            if constexpr (LOGITS && !CACHED) {
+                if (r.weighed)
+                    x[i] = weight_of(*r.weights, x[i]);
+            }
+        }
+    }
+};
+
+/* The same row. Addresses in it are then computed where they are used, and not kept in registers
+ * through everything that comes before. */
+__forceinline__ row_view here(row_view r) {
+    asm volatile("" : "+l"(r.base));
+    return r;
+}
+
+/* Passes all vectors of this warp to f(x, j), from memory, N loads at a time. All lanes call f
+ * equally often; behind the last vector x is NONE. */
+template <int N, class F> __forceinline__ void walk_memory(const row_view &row, F f) {
+    const row_view r = here(row);
+    for (int begin = r.first; begin < r.last; begin += 32 * N) {
+        batch<N> now;
+        now.read(r, [&](int n) { return begin + 32 * n; });
 #pragma unroll
         for (int n = 0; n < N; n++) {
             float x[4];
-#pragma unroll
-            for (int i = 0; i < 4; i++) {
-                x[i] = clean(to_float(raw[n].at[i]));
-                if constexpr (RESIDUAL)
-                    x[i] = fmaxf(x[i] - clean(to_float(other[n].at[i])), 0.0f);
-                if constexpr (LOGITS && !CACHED) {
-                    if (r.weighed)
-                        x[i] = x[i] >= r.keep ? weight_of(r, x[i]) : 0.0f;
-                }
-            }
-            f(x, begin + 32 * n + lane);
+            now.unpack(r, n, x);
+            f(x, begin + 32 * n + lane_of_warp());
         }
     }
 }
@@ -190,7 +246,7 @@ __forceinline__ float element_at(const row_view &r, int at) {
     if constexpr (RESIDUAL)
         x = r.minus ? fmaxf(x - clean(to_float(r.minus[at])), 0.0f) : x;
     if constexpr (LOGITS)
-        x = !r.weighed ? x : x >= r.keep ? weight_of(r, x) : 0.0f;
+        x = r.weighed ? weight_of(*r.weights, x) : x;
     return x;
 }
 
@@ -250,6 +306,11 @@ template <class T> __forceinline__ T warp_prefix(T x) {
 struct boards {
     two_words warp[2][WARPS];    /* of this block */
     two_words block[2][CLUSTER]; /* of all, pushed by each */
+    int turn[WARPS];             /* which of them is next, each warp knows for itself */
+    /* Of a draw in this block: whose stretch holds the goal, -1 if nobody's, and the masses before
+     * it and of its parts. */
+    int hit;
+    uint64_t before, part[WARPS];
 };
 
 /* What the warps of a row have in common, and what those before this one have. */
@@ -262,11 +323,13 @@ struct joined {
  * it, so nobody waits there for others. */
 struct exchange {
     boards *shared;
-    int turn;
     bool waited;
 
     __forceinline__ void open(boards *b) {
-        *this = {b, 0, false};
+        *this = {b, false};
+        if (lane_of_warp() == 0)
+            b->turn[warp_of_block()] = 0;
+        __syncwarp();
         cluster_arrive<CLUSTER>();
     }
 
@@ -279,9 +342,12 @@ struct exchange {
     /* Joins two words of each warp, the same in all its lanes; join is associative and does not
      * depend on the order. */
     template <class J> __forceinline__ joined meet(two_words mine, two_words none, J join) {
-        const int lane = lane_of_warp(), warp = warp_of_block();
-        if (lane == 0)
+        const int lane = lane_of_warp(), warp = warp_of_block(), turn = shared->turn[warp];
+        __syncwarp();
+        if (lane == 0) {
             shared->warp[turn][warp] = mine;
+            shared->turn[warp] = turn ^ 1;
+        }
         __syncthreads();
         const two_words own = lane < WARPS ? shared->warp[turn][lane] : none;
         joined j = {over_lanes(own, join), over_lanes(lane < warp ? own : none, join)};
@@ -295,7 +361,6 @@ struct exchange {
             j.all = over_lanes(peer, join);
             j.before = join(j.before, over_lanes(lane < rank ? peer : none, join));
         }
-        turn ^= 1;
         return j;
     }
 
@@ -307,6 +372,23 @@ struct exchange {
         return x;
     }
 };
+
+/* The floats in a word. */
+__forceinline__ float lower(uint64_t x) {
+    return bits_float((uint32_t)x);
+}
+
+__forceinline__ float upper(uint64_t x) {
+    return bits_float((uint32_t)(x >> 32));
+}
+
+/* The largest of a number of each warp, the same in all lanes. */
+__forceinline__ float join_max(exchange &e, float mine) {
+    const uint64_t none = float_bits(NONE);
+    return lower(e.meet({float_bits(mine), 0}, {none, 0}, [](two_words x, two_words y) {
+                      return two_words{float_bits(fmaxf(lower(x.a), lower(y.a))), 0};
+                  }).all.a);
+}
 
 struct place {
     uint64_t before, total; /* of the warps before this one, and of all */
@@ -335,6 +417,12 @@ __forceinline__ mass_unit unit_of(float largest, int length) {
         exponent += 10 - __clz(length - 1);
     exponent = smaller(larger(exponent, -107), 140);
     return {exponent, bits_float((uint32_t)(147 - exponent) << 23)};
+}
+
+/* Whether a row with this largest value may be summed in these units. */
+__forceinline__ bool suits(mass_unit u, float max) {
+    const int exponent = (int)(float_bits(max) >> 23) - 126;
+    return exponent <= u.exponent && exponent > u.exponent - 21;
 }
 
 __forceinline__ double power_of_two(int e) {
@@ -382,88 +470,32 @@ struct mass_sum {
 
 /* ---- the first pass ----------------------------------------------------------------------- */
 
-struct row_stats {
-    float max;   /* NONE if there is nothing */
-    float total; /* about the sum, of probabilities */
-    float low;   /* a value with many above: where counting may begin */
-};
-
-/* The floats in a word. */
-__forceinline__ float lower(uint64_t x) {
-    return bits_float((uint32_t)x);
-}
-
-__forceinline__ float upper(uint64_t x) {
-    return bits_float((uint32_t)(x >> 32));
-}
-
-/* Reads the row. `bottom`: low is the least finite value; else about PARTS * 32 values are above,
- * for each lane's largest is. */
-__forceinline__ row_stats read_row(const row_view &r, exchange &e, bool bottom) {
-    float max = NONE, low = INFINITE, total = 0.0f;
-    walk_memory<RESIDUAL ? 2 : 4>(r, [&](const float(&x)[4], int j) {
+/* Reads the row and gives its largest value, NONE if there is none. */
+__forceinline__ float read_row(const row_view &r, exchange &e) {
+    float max = NONE;
+    walk_memory<!LOGITS  ? 2
+                : CACHED ? 4
+                         : 1>(r, [&](const float(&x)[4], int j) {
         keep_vector(r, j, x);
         max = fmaxf(max, fmaxf(fmaxf(x[0], x[1]), fmaxf(x[2], x[3])));
-        if constexpr (PROBS)
-            total += (x[0] + x[1]) + (x[2] + x[3]);
-        if constexpr (LOGITS || SCORES || RANKED) {
-#pragma unroll
-            for (int i = 0; i < 4; i++)
-                low = x[i] > -INFINITE ? fminf(low, x[i]) : low;
-        }
     });
-    if (!bottom && max > -INFINITE)
-        low = max;
-    max = lanes_max<32>(max);
-    low = -lanes_max<32>(-low);
-    total = warp_total(total);
-    const two_words none = {(uint64_t)float_bits(INFINITE) << 32 | float_bits(NONE), 0};
-    const two_words mine = {(uint64_t)float_bits(low) << 32 | float_bits(max), float_bits(total)};
-    const two_words all = e.meet(mine, none, [](two_words x, two_words y) {
-                               const float max = fmaxf(lower(x.a), lower(y.a)),
-                                           low = fminf(upper(x.a), upper(y.a));
-                               return two_words{(uint64_t)float_bits(low) << 32 | float_bits(max),
-                                                float_bits(lower(x.b) + lower(y.b))};
-                           }).all;
-    return {lower(all.a), lower(all.b), upper(all.a)};
-}
-
-/* Turns logits into masses: exp((x - max) / divisor) where x >= keep, else 0. Gives this warp's
- * sums of what is kept and of all. */
-__forceinline__ void weigh_row(row_view &r, float max, float divisor, float keep, mass_unit u,
-                               uint64_t &kept, uint64_t &all) {
-    mass_sum sum, every;
-    r.max = max;
-    r.divisor = divisor;
-    r.keep = keep;
-    walk(r, [&](const float(&x)[4], int j) {
-        float y[4], z[4];
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            y[i] = weight_of(r, x[i]);
-            z[i] = x[i] >= keep ? y[i] : 0.0f;
-        }
-        every.add4(y, u);
-        sum.add4(z, u);
-        keep_vector(r, j, z);
-    });
-    sum.carry();
-    every.carry();
-    kept = warp_total(sum.total);
-    all = warp_total(every.total);
-    r.weighed = true;
+    return join_max(e, lanes_max<32>(max));
 }
 
 /* This warp's sum of the masses of values >= least. */
 __forceinline__ uint64_t sum_row(const row_view &r, float least, mass_unit u) {
     mass_sum sum;
-    walk(r, [&](const float(&x)[4], int) {
+    auto add = [&](const float(&x)[4], int) {
         float y[4];
 #pragma unroll
         for (int i = 0; i < 4; i++)
             y[i] = x[i] >= least ? x[i] : 0.0f;
         sum.add4(y, u);
-    });
+    };
+    if constexpr (CACHED)
+        walk(r, add);
+    else
+        walk_memory<LOGITS ? 1 : 2>(r, add);
     sum.carry();
     return warp_total(sum.total);
 }

@@ -1,26 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // One sample a row from probabilities or logits under a filter (sampling_internal.h has the
-// definition). The blocks of a cluster hold the row (row_view.cuh), so memory is read once; that
-// traffic is the limit for many rows, and the barriers of a cluster for one.
+// definition). Memory is read once as a rule: that traffic is the limit for many rows, and the
+// barriers of a cluster for one.
 
 #include "ops/sampling/row_draw.cuh"
 #include "ops/sampling/row_select.cuh"
 
-#if !defined(SPEC_SELECT)
-#error "SELECT: 1 for filters by count and by mass, 0 for none and min-p"
+#if !defined(SPEC_FILTERS)
+#error "FILTERS: sum of 1 for top-k, 2 for top-p, 4 for min-p"
 #endif
-constexpr bool SELECT = SPEC_SELECT;
-static_assert(PROBS || (LOGITS && SELECT), "logits come with filters by count and by mass");
+constexpr bool TOP_K = SPEC_FILTERS & 1, TOP_P = SPEC_FILTERS & 2, MIN_P = SPEC_FILTERS & 4;
+constexpr bool SELECT = TOP_K || TOP_P || MIN_P;
+static_assert(!CACHED && (PROBS || (LOGITS && SELECT)), "logits come with a filter");
 
 using params = bolide__sample_params;
 
+/* Numbers of a row that wait in shared memory while others need the registers. */
+struct filters {
+    uint64_t mass; /* what top-p is a share of */
+    mass_unit unit;
+    float top_p;
+    int k; /* 0: no limit */
+};
+
 struct context {
+    weighing *weights; /* of what is kept, and of all */
+    filters *saved;
     row_view row;
     exchange board;
     select_room *room;
     select_state *state;
-    row_stats stats;
     gathered found;
 };
 
@@ -37,10 +47,16 @@ __forceinline__ void put_sample(const params &p, int64_t out, int64_t id, bool v
         p.valid[out] = valid;
 }
 
+/* The same by one thread of the cluster. */
+__forceinline__ void put_alone(const params &p, int64_t out, int64_t id, bool valid) {
+    if (blockIdx.x % CLUSTER == 0 && threadIdx.x == 0)
+        put_sample(p, out, id, valid);
+}
+
 __forceinline__ drawing sum_up(context &c, float least, mass_unit u, bool listed) {
     uint64_t own;
     if (SELECT && listed) {
-        const place sums = tally_listed(c.room, c.state, c.found, 1, own,
+        const place sums = tally_listed(c.room, c.state, 1, own,
                                         [&](float x) { return x >= least ? mass_of(x, u) : 0; });
         return {least, sums, own};
     }
@@ -48,74 +64,144 @@ __forceinline__ drawing sum_up(context &c, float least, mass_unit u, bool listed
     return {least, add_up(c.board, own), own};
 }
 
-/* Makes masses of the logits that are listed; those of the row follow where they are drawn from. */
-__forceinline__ void weigh_list(context &c, float keep) {
-    c.row.max = c.stats.max;
-    c.row.keep = keep;
-    c.row.divisor = 1.0f;
-    for (int i = threadIdx.x; i < POOL; i += THREADS) {
-        float *x = &c.room->pool[0][0] + i;
-        *x = *x >= keep ? weight_of(c.row, *x) : 0.0f;
+/* From now on logits are read as masses. */
+__forceinline__ void weigh(context &c, float keep) {
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        c.weights[0] = {keep, c.found.max, 1.0f};
+        c.weights[1] = {-INFINITE, c.found.max, 1.0f};
     }
+    __syncthreads();
+    c.row.weights = c.weights;
+    c.row.weighed = true;
+}
+
+/* The same, and those that are listed are masses. */
+__forceinline__ void weigh_all(context &c, float keep, bool listed) {
+    weigh(c, keep);
+    if (listed)
+        each_listed(c.room, c.state, [&](float &x, int) { x = weight_of(c.weights[0], x); });
     __syncthreads();
 }
 
-/* Top-k and top-p. After top-k the values that it keeps are listed as a rule, and the rest is a
- * matter of them alone. */
-__forceinline__ drawing filter_row(context &c, const params &p, int64_t k, float top_p,
-                                   mass_unit u) {
-    const bool counted = k > 0 && k < p.v, joint = p.filter == BOLIDE__FILTER_JOINT;
-    float least = LOGITS ? -INFINITE : LEAST_PROB;
-    double mass = power_of_two(42 - u.exponent); /* of a whole row of probabilities */
-    bool listed = false, summed = false, more = top_p < 1.0f;
-    row_stats s = c.stats;
-    drawing d = {};
-    if (counted) {
-        least = select<false>(c.row, c.room, c.state, s, u, (uint64_t)k,
-                              LOGITS ? -LARGEST : LEAST_PROB, false, c.found);
-        listed = c.found.listed && c.found.above == 0 && !(LOGITS && joint && more);
+/* The mass of the row, whatever is kept. */
+__forceinline__ uint64_t whole_mass(context &c, mass_unit u) {
+    row_view all = c.row;
+    all.weights = &c.weights[1];
+    return add_up(c.board, sum_row(all, 0.0f, u)).total;
+}
+
+/* Keeps f and the next goal for all threads; one of them writes. */
+__forceinline__ void save(context &c, const filters &f, const goal &q) {
+    aim(c.state, q);
+    if (threadIdx.x == 0)
+        *c.saved = f;
+    __syncthreads();
+}
+
+/* How a row begins: with top-k if there is one. top-p is a share of a whole row of probabilities,
+ * or of the sum of a row of logits. */
+__forceinline__ void first_filter(context &c, const params &p, int k, float top_p) {
+    filters f = {};
+    goal q = {};
+    f.k = k;
+    f.top_p = top_p;
+    f.unit = unit_of(1.0f, (int)p.v);
+    f.mass = 1ull << (42 - f.unit.exponent);
+    q.counted = TOP_K && k > 0;
+    q.floor = LOGITS && q.counted ? -LARGEST : LEAST_PROB;
+    q.total = 1.0f;
+    if (LOGITS && !q.counted) {
+        f.mass = whole_mass(c, f.unit);
+        q.total = (float)((double)f.mass * power_of_two(f.unit.exponent - 42));
     }
-    if constexpr (LOGITS) {
-        if (listed) {
-            weigh_list(c, least);
-        } else {
-            uint64_t own, all;
-            weigh_row(c.row, c.stats.max, 1.0f, least, u, own, all);
-            d = {LEAST_PROB, add_up(c.board, own), own};
-            mass = (double)(joint && more ? add_up(c.board, all).total : d.sums.total);
-            summed = true;
-        }
-        least = LEAST_PROB;
-        s = {1.0f, 0.0f, 0.0f};
+    q.unit = q.counted ? unit_of_counts() : f.unit;
+    q.want = q.counted ? (uint64_t)k : share_of(top_p, (double)f.mass);
+    save(c, f, q);
+}
+
+/* Top-k, then top-p of what it keeps, or one of them. What top-k keeps is listed as a rule, and the
+ * rest is a matter of that alone. */
+__forceinline__ drawing filter_row(context &c, const params &p, int k, float top_p, mass_unit &u) {
+    if (k == 0 && (LOGITS || top_p >= 1.0f)) {
+        u = unit_of(LOGITS ? 1.0f : c.found.max, (int)p.v);
+        if (LOGITS)
+            weigh(c, -INFINITE);
+        if (top_p >= 1.0f)
+            return sum_up(c, LEAST_PROB, u, false);
     }
-    for (bool ready = counted || LOGITS;; ready = true) {
-        if (ready || !more) {
-            if (!summed)
-                d = sum_up(c, least, u, listed);
-            if (!more)
-                return d;
-            if (counted && !joint)
-                mass = (double)d.sums.total;
-            if (share_of(top_p, mass) > d.sums.total)
-                return d;
-            s.total = (float)((double)d.sums.total * power_of_two(u.exponent - 42));
+    first_filter(c, p, k, top_p);
+#pragma unroll 1
+    for (int turn = 0;; turn++) {
+        float least = select(c.row, c.board, c.room, c.state, c.found);
+        if (c.found.max == NONE)
+            return {};
+        filters f = *c.saved;
+        goal q = c.state->next;
+        if (PROBS && !suits(f.unit, c.found.max)) {
+            /* The row is not one of probabilities: its masses need another unit. */
+            f.unit = unit_of(c.found.max, (int)p.v);
+            f.mass = 1ull << larger(42 - f.unit.exponent, 0);
+            if (!q.counted && turn == 0) {
+                q.unit = f.unit;
+                q.again = true;
+                q.want = share_of(f.top_p, (double)f.mass);
+                save(c, f, q);
+                continue;
+            }
         }
-        more = summed = false;
-        const uint64_t want = share_of(top_p, mass);
-        if (listed) {
-            uint32_t key;
-            if (find_listed<true>(c.room, c.state, least, s.max, 0, want, u, key))
-                least = value_of(key);
-        } else {
-            least = select<true>(c.row, c.room, c.state, s, u, want, least,
-                                 counted && k <= FEW_KEPT, c.found);
-            listed = c.found.listed;
+        const bool listed = c.found.listed && (!q.counted || c.found.whole);
+        if (LOGITS && q.counted) {
+            weigh_all(c, least, listed);
+            least = LEAST_PROB;
+            c.found.max = 1.0f;
         }
+        u = f.unit;
+        const drawing d = sum_up(c, least, u, listed);
+        if (!q.counted || !TOP_P || !(f.top_p < 1.0f))
+            return d;
+        if (p.filter != BOLIDE__FILTER_JOINT)
+            f.mass = d.sums.total;
+        else if (LOGITS)
+            f.mass = whole_mass(c, u);
+        const float total = (float)((double)d.sums.total * power_of_two(u.exponent - 42));
+        q = {share_of(f.top_p, (double)f.mass),
+             least,
+             u,
+             false,
+             total,
+             f.k <= FEW_KEPT,
+             listed,
+             true};
+        if (q.want > d.sums.total)
+            return d;
+        save(c, f, q);
     }
 }
 
-/* Without a filter: masses in steps that suit a row whose largest is near 1 are added up as the row
- * is read; only another row is read twice. */
+/* What is at least a share of the row's largest, of which a sample tells where it may begin. */
+__forceinline__ drawing filter_min(context &c, const params &p, float min_p, mass_unit &u) {
+    float max = NONE;
+    batch<SAMPLE> sample;
+    const int groups = (shares_of(c.row.end).stretch + 31) / 32;
+    sample.read(c.row, [&](int n) {
+        return c.row.first + 32 * (groups > SAMPLE ? n * groups / SAMPLE : n);
+    });
+#pragma unroll
+    for (int n = 0; n < SAMPLE; n++) {
+        float x[4];
+        sample.unpack(c.row, n, x);
+        max = fmaxf(max, fmaxf(fmaxf(x[0], x[1]), fmaxf(x[2], x[3])));
+    }
+    max = join_max(c.board, lanes_max<32>(max));
+    const span range = {fmaxf(min_p * max, LEAST_PROB), NAN_VALUE};
+    share_gathered(c.room, c.state, gather(c.row, c.room, range, goal{}), c.found);
+    u = unit_of(c.found.max, (int)p.v);
+    return sum_up(c, fmaxf(min_p * c.found.max, LEAST_PROB), u, c.found.listed);
+}
+
+/* Masses in steps that suit a row whose largest is near 1 are added up as the row is read; only
+ * another row is read twice. */
 __forceinline__ drawing stream_row(context &c, const params &p, mass_unit &u) {
     mass_sum sum;
     float max = 0.0f;
@@ -130,61 +216,63 @@ __forceinline__ drawing stream_row(context &c, const params &p, mass_unit &u) {
         c.board.meet({own, float_bits(lanes_max<32>(max))}, {0, 0}, [](two_words x, two_words y) {
             return two_words{x.a + y.a, larger(x.b, y.b)};
         });
-    c.stats.max = lower(j.all.b);
-    if (c.stats.max < 2.0f && c.stats.max >= 0x1p-20f)
+    c.found.max = lower(j.all.b);
+    if (c.found.max == NONE || suits(u, c.found.max))
         return {LEAST_PROB, {j.before.a, j.all.a}, own};
-    u = unit_of(c.stats.max, (int)p.v);
+    u = unit_of(c.found.max, (int)p.v);
     return sum_up(c, LEAST_PROB, u, false);
 }
 
 /* Draws for output row `out`; the cluster acts as one. */
 __forceinline__ void sample(context &c, const params &p, int64_t out) {
     const int64_t from = p.indices ? id_at(p.indices, p.indices_dtype, out) : out;
-    const bool first = cluster_rank<CLUSTER>() == 0 && threadIdx.x == 0;
-    const bool stream = !SELECT && !CACHED && p.filter == BOLIDE__FILTER_NONE;
-    const int64_t k = SELECT ? row_int(p.top_k, out) : 0;
-    const bool outside = from < 0 || from >= p.n;
-    const float top_p = p.filter == BOLIDE__FILTER_NONE ? 1.0f : row_float(p.top_p, out);
+    bool outside = from < 0 || from >= p.n;
     drawing d = {};
     mass_unit u = {};
     c.row = open_row(static_cast<const input_t *>(p.input) + (outside ? 0 : from * p.input_n),
-                     nullptr, outside ? 0 : p.v, c.row.cache);
-    if (stream)
-        d = stream_row(c, p, u);
-    else
-        c.stats = read_row(c.row, c.board, k > 16 * PARTS);
-    if (c.stats.max == NONE) {
-        if (first)
-            put_sample(p, out, 0, false);
-        return;
-    }
-    if (SELECT && top_p <= 0.0f) {
-        const int id = first_of_row(c.row, c.board, c.stats.max);
-        if (first)
-            put_sample(p, out, id, true);
-        return;
-    }
-    if (!stream) {
-        u = unit_of(LOGITS ? 1.0f : c.stats.max, (int)p.v);
-        if constexpr (SELECT) {
-            d = filter_row(c, p, k, top_p, u);
-        } else {
-            const float share = p.filter == BOLIDE__FILTER_MIN_P && top_p > 0.0f ? top_p : 0.0f;
-            d = sum_up(c, fmaxf(fminf(share, 1.0f) * c.stats.max, LEAST_PROB), u, false);
+                     nullptr, outside ? 0 : p.v, nullptr);
+    c.found.max = NONE;
+    if constexpr (SELECT) {
+        c.board.wait();
+        const float share = row_float(p.top_p, out), top_p = is_nan(share) ? 1.0f : share;
+        const int64_t top_k = TOP_K ? row_int(p.top_k, out) : 0;
+        /* 0: no limit. */
+        const int k = top_k > 0 && top_k < p.v ? (int)top_k : 0;
+        /* What needs the largest value first. */
+        if (!MIN_P && !outside && (top_p <= 0.0f || (k == 0 && (LOGITS || top_p >= 1.0f)))) {
+            c.found.max = read_row(c.row, c.board);
+            outside = c.found.max == NONE;
         }
+        if (MIN_P && !outside) {
+            d = filter_min(c, p, share > 0.0f ? fminf(share, 1.0f) : 0.0f, u);
+        } else if (top_p <= 0.0f && !outside) {
+            put_alone(p, out, first_of_row(c.row, c.board, c.found.max), true);
+            return;
+        } else if (!outside) {
+            d = filter_row(c, p, k, fminf(top_p, 1.0f), u);
+        }
+    } else {
+        d = stream_row(c, p, u);
     }
-    draw(c.row, d.sums, d.least, u, d.own, uniform53(p.seed, p.offset, out, 0),
+    if (c.found.max == NONE) {
+        put_alone(p, out, 0, false);
+        return;
+    }
+    draw(c.row, c.board, d.sums, d.least, u, d.own, uniform53(p.seed, p.offset, out, 0),
          [&](int id) { put_sample(p, out, id, true); });
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, CLUSTER > 1 ? 2 : 1)
+extern "C" __global__ void __launch_bounds__(THREADS, SELECT &&SMALL ? 1 : 2)
     bolide_sample(const __grid_constant__ params p) {
     extern __shared__ __align__(16) unsigned char memory[];
     __shared__ boards shown;
     __shared__ select_state state;
     context c = {};
+    __shared__ filters saved;
+    __shared__ weighing weights[2];
+    c.weights = weights;
+    c.saved = &saved;
     c.room = reinterpret_cast<select_room *>(memory);
-    c.row.cache = reinterpret_cast<float *>(memory + (SELECT ? sizeof(select_room) : 0));
     c.state = &state;
     c.board.open(&shown);
     sample(c, p, blockIdx.x / CLUSTER);

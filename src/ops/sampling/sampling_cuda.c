@@ -14,7 +14,7 @@ typedef struct layout {
 
 enum {
     RESERVED = 1024 /* of each block, by the driver */,
-    STATIC = 2048 /* bound of the kernels */
+    STATIC = 3072 /* bound of the kernels */
 };
 
 /* The part of a row that a block holds, in bytes: vectors of four floats, and one more where the
@@ -24,30 +24,54 @@ static int64_t part_bytes(int64_t v, int32_t blocks) {
     return (vectors + blocks - 1) / blocks * 16;
 }
 
-/* Two blocks share a multiprocessor, so that one reads while the other computes. A row goes over as
- * few blocks as hold it in half of the shared memory; with few rows over more of them, as long as
- * there are multiprocessors without work. The result has the same bits for every choice. */
-static layout layout_of(const bolide__call *call, int64_t rows, int64_t v, int32_t room) {
-    const bolide__cuda_limits *limits = bolide__cuda_limits_of(call->ctx);
-    const int64_t half = limits->shared_sm / 2 - RESERVED - STATIC - room;
-    const int64_t whole = limits->shared_optin - STATIC - room;
+static int32_t most_blocks(const bolide__cuda_limits *limits) {
     /* Clusters of 16 exist on chips of data centres alone. */
-    const int32_t most = limits->arch < 90 ? 1 : limits->arch < 110 ? BOLIDE__ROW_BLOCKS : 8;
+    return limits->arch < 90 ? 1 : limits->arch < 110 ? BOLIDE__ROW_BLOCKS : 8;
+}
+
+/* For rows that are kept in shared memory. Two blocks share a multiprocessor, so that one reads
+ * while the other computes. A row goes over as few blocks as hold it in half of the shared memory;
+ * with few rows over more of them, as long as there are multiprocessors without work. The result
+ * has the same bits for every choice. */
+static layout keeping_layout(const bolide__call *call, int64_t rows, int64_t v) {
+    const bolide__cuda_limits *limits = bolide__cuda_limits_of(call->ctx);
+    const int64_t half = limits->shared_sm / 2 - RESERVED - STATIC;
+    const int64_t whole = limits->shared_optin - STATIC;
+    const int32_t most = most_blocks(limits);
     int32_t blocks = 1;
     while (blocks < most && (part_bytes(v, blocks) > half ||
                              (rows * blocks * 2 <= limits->sm_count && v > 4096 * blocks)))
         blocks *= 2;
     const int64_t part = part_bytes(v, blocks);
     const int32_t cached = part <= whole;
-    return (layout){blocks, cached, (int32_t)(room + (cached ? part : 0))};
+    return (layout){blocks, cached, (int32_t)(cached ? part : 0)};
+}
+
+/* For a selection: as many blocks as the chip holds at once, two on a multiprocessor. A row that is
+ * read again as it is written goes over so many that the rows under way fit in L2. */
+static layout selecting_layout(const bolide__call *call, int64_t rows, int64_t v, int64_t again,
+                               int indexed) {
+    const bolide__cuda_limits *limits = bolide__cuda_limits_of(call->ctx);
+    const int64_t slots = 2 * limits->sm_count;
+    const int32_t most = most_blocks(limits);
+    int32_t blocks = 1;
+    while (blocks < most && v > 4096 * blocks &&
+           (rows * blocks * 2 <= slots || slots / blocks * again > limits->l2_bytes * 3 / 4))
+        blocks *= 2;
+    /* As the kernels see it. */
+    const int large = limits->arch == 80 || (limits->arch >= 90 && limits->arch < 120);
+    const int32_t room = limits->arch < 80  ? BOLIDE__ROW_ROOM_SMALL
+                         : indexed && large ? BOLIDE__ROW_ROOM_INDEXED
+                                            : BOLIDE__ROW_ROOM;
+    return (layout){blocks, 0, room};
 }
 
 /* For rows that are read once and not kept: spread for the sake of balance alone. */
 static layout streaming_layout(const bolide__call *call, int64_t rows, int64_t v) {
     const bolide__cuda_limits *limits = bolide__cuda_limits_of(call->ctx);
-    const int32_t most = limits->arch < 90 ? 1 : limits->arch < 110 ? BOLIDE__ROW_BLOCKS : 8;
+    const int32_t most = most_blocks(limits);
     int32_t blocks = 1;
-    while (blocks < most && rows * blocks < 3 * limits->sm_count && v > 4096 * blocks)
+    while (blocks < most && rows * blocks <= limits->sm_count && v > 4096 * blocks)
         blocks *= 2;
     return (layout){blocks, 0, 0};
 }
@@ -67,7 +91,7 @@ static bolide__spec spec_of(const char *source, const char *function, int64_t dt
     bolide__spec_add(&s, "INPUT", dtype);      /* 3 values for logits and scores */
     bolide__spec_add(&s, "KIND", kind);        /* follows from the operator */
     bolide__spec_add(&s, "CLUSTER", l.blocks); /* 1, 2, 4, 8, 16 */
-    bolide__spec_add(&s, "CACHED", l.cached);
+    bolide__spec_add(&s, "CACHED", l.cached);  /* for softmax and speculative sampling */
     return s;
 }
 
@@ -80,13 +104,15 @@ static bolide__grid grid_of(int64_t rows, layout l) {
 
 bolide_status bolide__sample_launch(const bolide__call *call, const bolide__sample_params *p) {
     BOLIDE_TRY(check_columns(call, p->v));
-    const int select = p->filter == BOLIDE__FILTER_FIRST || p->filter == BOLIDE__FILTER_JOINT;
-    layout l = layout_of(call, p->b, p->v, select ? BOLIDE__ROW_ROOM : 0);
-    if (p->filter == BOLIDE__FILTER_NONE && !p->logits)
-        l = streaming_layout(call, p->b, p->v);
+    const int min_p = p->filter == BOLIDE__FILTER_MIN_P;
+    const int none = p->filter == BOLIDE__FILTER_NONE;
+    const int counted = !min_p && !none && (p->top_k.data || p->top_k.integer > 0);
+    const int summed = !min_p && !none && (p->top_p.data || !counted || !(p->top_p.number >= 1.0));
+    const layout l =
+        none ? streaming_layout(call, p->b, p->v) : selecting_layout(call, p->b, p->v, 0, 0);
     const bolide__row_kind kind = p->logits ? BOLIDE__ROW_LOGITS : BOLIDE__ROW_PROBS;
     bolide__spec s = spec_of("sampling/sample.cu", "bolide_sample", p->dtype, kind, l);
-    bolide__spec_add(&s, "SELECT", select);
+    bolide__spec_add(&s, "FILTERS", counted + 2 * summed + 4 * min_p); /* 0 to 4 */
     const bolide__grid g = grid_of(p->b, l);
     return bolide__cuda_launch(call, &s, &g, p, sizeof *p);
 }
@@ -105,7 +131,9 @@ bolide_status bolide__renorm_launch(const bolide__call *call, const bolide__reno
     const bolide__row_kind kind = p->kind == BOLIDE__SOFTMAX      ? BOLIDE__ROW_LOGITS
                                   : p->kind == BOLIDE__MASK_TOP_K ? BOLIDE__ROW_SCORES
                                                                   : BOLIDE__ROW_PROBS;
-    const layout l = layout_of(call, p->n, p->v, p->kind == BOLIDE__SOFTMAX ? 0 : BOLIDE__ROW_ROOM);
+    const int64_t row_bytes = p->v * (p->dtype == BOLIDE_F32 ? 4 : 2);
+    const layout l = p->kind == BOLIDE__SOFTMAX ? keeping_layout(call, p->n, p->v)
+                                                : selecting_layout(call, p->n, p->v, row_bytes, 0);
     const bolide__spec s = spec_of("sampling/renorm.cu", "bolide_renorm", p->dtype, kind, l);
     const bolide__grid g = grid_of(p->n, l);
     return bolide__cuda_launch(call, &s, &g, p, sizeof *p);
@@ -114,7 +142,7 @@ bolide_status bolide__renorm_launch(const bolide__call *call, const bolide__reno
 bolide_status bolide__speculative_launch(const bolide__call *call,
                                          const bolide__speculative_params *p) {
     BOLIDE_TRY(check_columns(call, p->v));
-    const layout l = layout_of(call, p->b, p->v, 0);
+    const layout l = keeping_layout(call, p->b, p->v);
     const bolide__spec s = spec_of("sampling/speculative.cu", "bolide_speculative", BOLIDE_F32,
                                    BOLIDE__ROW_RESIDUAL, l);
     const bolide__grid g = grid_of(p->b, l);
@@ -125,7 +153,7 @@ bolide_status bolide__topk_launch(const bolide__call *call, const bolide__topk_p
     BOLIDE_TRY(check_columns(call, p->v));
     if (p->k == 0)
         return BOLIDE_OK;
-    const layout l = layout_of(call, p->n, p->v, BOLIDE__ROW_ROOM);
+    const layout l = selecting_layout(call, p->n, p->v, 0, 1);
     bolide__spec s = spec_of("sampling/topk.cu", "bolide_topk", p->dtype, BOLIDE__ROW_RANKED, l);
     bolide__spec_add(&s, "FORM", p->form); /* 3 values */
     bolide__spec_add(&s, "SORTED", p->sorted);

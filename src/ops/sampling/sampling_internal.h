@@ -26,8 +26,9 @@
 // for the threshold and in f64 for the draw. For the draw and for renormalising, a row is cut into
 // tiles of 1,024; lane l of 16 sums the kept masses of elements l, l+16, … of a tile, the lanes are
 // added as l and l+8, +4, +2, +1, and tiles are added in order. Another order changes a result only
-// within 1e-12 of a boundary. The GPU sums masses as integers, in steps of 2^-42 of the power of
-// two above the row's largest, so there no order matters.
+// within 1e-12 of a boundary. The GPU sums masses as integers, in steps of 2^-41 for rows of
+// probabilities, else of 2^-42 of the power of two above the row's largest, so there no order
+// matters.
 //
 // Draw. One uniform u of 53 bits a row: the sample is the first index i with
 // kept mass of 0…i > u * kept mass of the row. A row without mass gives id 0 and valid = false.
@@ -60,8 +61,11 @@ enum {
     BOLIDE__ROW_THREADS = 512, /* of a block */
     BOLIDE__ROW_BLOCKS = 16,   /* the most blocks of a row */
     BOLIDE__ROW_BINS = 2048,   /* of a radix step */
-    BOLIDE__ROW_POOL = 4096,   /* values that are set aside */
-    BOLIDE__ROW_ROOM = 32768   /* bytes of shared memory of a selection */
+    /* Bytes of shared memory of a selection: on chips before 8.0, on others, and on large ones
+     * where columns are set aside beside values. */
+    BOLIDE__ROW_ROOM_SMALL = 32768,
+    BOLIDE__ROW_ROOM = 67584,
+    BOLIDE__ROW_ROOM_INDEXED = 112640
 };
 
 /* What a GPU kernel takes the values of a row for. */

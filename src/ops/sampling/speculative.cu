@@ -67,12 +67,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
     /* Once with the draft subtracted and, if nothing is left, once without. */
     for (int turn = draft ? 0 : 1; turn < 2 && !drawn; turn++) {
         row_view r = open_row(target, turn == 0 ? draft : nullptr, p.v, cache);
-        const row_stats s = read_row(r, board, false);
         const float least = bits_float(1);
-        const mass_unit u = unit_of(s.max, (int)p.v);
+        const mass_unit u = unit_of(read_row(r, board), (int)p.v);
         const uint64_t own = sum_row(r, least, u);
         const place sums = add_up(board, own);
-        draw(r, sums, least, u, own, uniform, emit);
+        draw(r, board, sums, least, u, own, uniform, emit);
         drawn = sums.total > 0;
     }
     if (!drawn && leader && lane_of_warp() == 0)

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The k largest of a window of each row. The blocks of a cluster hold the window (row_view.cuh), so
-// memory is read once: select the k-th value (row_select.cuh), count what is larger or equal to it
-// warp by warp, and write both in the order of the columns, of the equal ones as many as are
-// missing. Sorting, where it is asked for, is bitonic: in shared memory up to 4,096 values, beyond
-// in the output itself.
+// The k largest of a window of each row: select the k-th value (row_select.cuh), count what is
+// larger or equal to it warp by warp, and write both in the order of the columns, of the equal ones
+// as many as are missing. As a rule they are all set aside by then, and memory is read once.
+// Sorting, where it is asked for, is bitonic: in shared memory up to 4,096 values, beyond in the
+// output itself.
 
 #include "ops/sampling/row_draw.cuh"
 #include "ops/sampling/row_select.cuh"
@@ -23,8 +23,7 @@ struct output {
     const input_t *input; /* of the window */
     int64_t row;
     int length;
-    const int32_t *pages; /* of its request; NULL: it has none */
-    int64_t first_page, offset;
+    int64_t offset; /* RAGGED */
 };
 
 /* ---- writing ------------------------------------------------------------------------------ */
@@ -33,10 +32,13 @@ __forceinline__ int64_t mapped(const params &p, const output &o, int64_t index) 
     if constexpr (FORM != BOLIDE__TOPK_PAGED)
         return index + o.offset;
     const int shift = __ffsll((long long)p.page_size) - 1;
-    const int64_t page = o.first_page + (index >> shift);
-    if (!o.pages || page < 0 || page >= p.pages || o.pages[page] < 0)
+    const int64_t request = p.row_to_batch ? p.row_to_batch[o.row] : o.row;
+    const int32_t *first = p.page_table_row_starts ? p.page_table_row_starts : p.row_starts;
+    const int64_t page = (first ? first[o.row] : 0) + (index >> shift);
+    if (request < 0 || request >= p.requests || page < 0 || page >= p.pages)
         return -1;
-    return ((int64_t)o.pages[page] << shift) + (index & (p.page_size - 1));
+    const int64_t base = p.page_table[request * p.page_table_n + page];
+    return base < 0 ? -1 : (base << shift) + (index & (p.page_size - 1));
 }
 
 /* index -1: there is nothing for this slot. */
@@ -77,7 +79,7 @@ __forceinline__ two_flags compare(const row_view &r, float least, float x, int a
 /* This warp's values over least and equal to it, in the upper and the lower half. */
 __forceinline__ uint64_t count_row(const row_view &r, float least) {
     uint32_t over = 0, equal = 0;
-    walk(r, [&](const float(&x)[4], int j) {
+    walk_memory<2>(r, [&](const float(&x)[4], int j) {
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             const two_flags f = compare(r, least, x[i], 4 * j + i);
@@ -92,26 +94,27 @@ __forceinline__ uint64_t count_row(const row_view &r, float least) {
 __forceinline__ void collect(const row_view &r, const params &p, const output &o, choice c,
                              uint64_t before) {
     uint32_t over_before = (uint32_t)(before >> 32), equal_before = (uint32_t)before;
-    walk<1>(r, [&](const float(&x)[4], int j) {
-        two_flags f[4];
-        uint32_t own = 0; /* over below, equal above */
+    walk_memory<1>(r, [&](const float(&x)[4], int j) {
+        uint32_t overs = 0, equals = 0; /* a bit each */
 #pragma unroll
         for (int i = 0; i < 4; i++) {
-            f[i] = compare(r, c.least, x[i], 4 * j + i);
-            own += (uint32_t)f[i].over + ((uint32_t)f[i].equal << 16);
+            const two_flags f = compare(r, c.least, x[i], 4 * j + i);
+            overs |= (uint32_t)f.over << i;
+            equals |= (uint32_t)f.equal << i;
         }
-        if (!__any_sync(0xffffffffu, own != 0))
+        if (!__any_sync(0xffffffffu, (overs | equals) != 0))
             return;
-        const uint32_t upto = warp_prefix(own);
+        const uint32_t own = __popc(overs) + (__popc(equals) << 16), upto = warp_prefix(own);
         uint32_t over = over_before + (upto - own & 0xffff);
         uint32_t equal = equal_before + (upto - own >> 16);
-#pragma unroll
+#pragma unroll 1
         for (int i = 0; i < 4; i++) {
+            const bool is_over = overs >> i & 1, is_equal = equals >> i & 1;
             const uint32_t taken = equal > c.skip ? smaller(equal - c.skip, c.take) : 0;
-            if (f[i].over || (f[i].equal && equal >= c.skip && taken < c.take))
+            if (is_over || (is_equal && equal >= c.skip && taken < c.take))
                 put_slot(p, o, over + taken, 4 * j + i - r.lead);
-            over += f[i].over;
-            equal += f[i].equal;
+            over += is_over;
+            equal += is_equal;
         }
         const uint32_t all = __shfl_sync(0xffffffffu, upto, 31);
         over_before += all & 0xffff;
@@ -135,39 +138,66 @@ __forceinline__ float guessed_floor(const params &p, const output &o, exchange &
          }).all.a);
 }
 
+/* The same from what this warp has set aside, if that is all that is taken, and by column. */
+__forceinline__ void collect_listed(select_room *room, const select_state *state, const params &p,
+                                    const output &o, choice c, uint64_t before) {
+    const int lane = lane_of_warp(), warp = warp_of_block();
+    const uint32_t earlier = (1u << lane) - 1;
+    const int *columns = columns_of(room, warp);
+    uint32_t over = (uint32_t)(before >> 32), equal = (uint32_t)before;
+    for (int begin = 0; begin < state->count[warp]; begin += 32) {
+        const bool inside = begin + lane < state->count[warp];
+        const float x = inside ? room->own[warp][begin + lane] : NAN_VALUE;
+        const uint32_t overs = __ballot_sync(0xffffffffu, x > c.least);
+        const uint32_t equals = __ballot_sync(0xffffffffu, x == c.least);
+        const uint32_t rank = equal + __popc(equals & earlier);
+        const uint32_t taken = rank > c.skip ? smaller(rank - c.skip, c.take) : 0;
+        if (x > c.least || (x == c.least && rank >= c.skip && taken < c.take))
+            put_slot(p, o, over + __popc(overs & earlier) + taken, columns[begin + lane]);
+        over += __popc(overs);
+        equal += __popc(equals);
+    }
+}
+
 /* For a window of more than k columns. */
 __forceinline__ void take_largest(row_view &r, exchange &e, select_room *room, select_state *state,
                                   const params &p, const output &o, int64_t request) {
-    const row_stats s = read_row(r, e, p.k > 16 * PARTS);
     float floor = -INFINITE;
     if (p.pre_idx)
         floor = guessed_floor(p, o, e, request);
     float least = 0;
     place sum = {};
+    gathered g = {};
+    bool listed = false;
     /* Guessed columns may name one twice; then there are too few above them. Too few numbers: all
      * of them, then NaN. */
+#pragma unroll 1
     for (int turn = floor > -INFINITE ? 0 : 1; turn < 3; turn++) {
-        const float from = turn == 0 ? floor : -INFINITE;
-        gathered g = {};
-        least = bits_float(0x7fc00000u);
-        if (turn < 2)
-            least =
-                select<false>(r, room, state, s, mass_unit{}, (uint64_t)p.k, from, turn == 0, g);
-        if (g.listed) {
-            uint64_t own;
-            sum = tally_listed(room, state, g, 1ull << 32, own, [&](float x) {
+        least = NAN_VALUE;
+        listed = false;
+        if (turn < 2) {
+            aim(state, {(uint64_t)p.k, turn == 0 ? floor : -INFINITE, unit_of_counts(), true, 0.0f,
+                        turn == 0, false, turn == 1 && floor > -INFINITE});
+            least = select(r, e, room, state, g);
+            listed = g.listed;
+        }
+        uint64_t own;
+        if (listed)
+            sum = tally_listed(room, state, 1ull << 32, own, [&](float x) {
                 return x > least ? 1ull << 32 : (uint64_t)(x == least);
             });
-        } else {
+        else
             sum = add_up(e, count_row(r, least));
-        }
         if ((sum.total >> 32) + (sum.total & 0xffffffffu) >= (uint64_t)p.k)
             break;
     }
     choice c = {least, 0, (uint32_t)p.k - (uint32_t)(sum.total >> 32)};
     if (p.tie_break == BOLIDE__TIE_LARGE)
         c.skip = (uint32_t)sum.total - c.take;
-    collect(r, p, o, c, sum.before);
+    if (INDEXED && listed && g.whole)
+        collect_listed(room, state, p, o, c, sum.before);
+    else
+        collect(r, p, o, c, sum.before);
 }
 
 /* ---- sorting ------------------------------------------------------------------------------ */
@@ -260,17 +290,10 @@ __forceinline__ output open_output(const params &p, int64_t row, int64_t request
     o.length = (int)clamped(length, p.v - start);
     if constexpr (FORM == BOLIDE__TOPK_RAGGED)
         o.offset = p.offsets[row];
-    if constexpr (FORM == BOLIDE__TOPK_PAGED) {
-        const int64_t from = p.row_to_batch ? p.row_to_batch[row] : row;
-        if (from >= 0 && from < p.requests)
-            o.pages = p.page_table + from * p.page_table_n;
-        const int32_t *first = p.page_table_row_starts ? p.page_table_row_starts : p.row_starts;
-        o.first_page = first ? first[row] : 0;
-    }
     return o;
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, 2)
+extern "C" __global__ void __launch_bounds__(THREADS, SMALL ? 1 : 2)
     bolide_topk(const __grid_constant__ params p) {
     extern __shared__ __align__(16) unsigned char memory[];
     __shared__ boards shown;
@@ -282,7 +305,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
     const int64_t request = p.next_n == 1 ? row : row / p.next_n;
     const output o = open_output(p, row, request);
     if (o.length > p.k) {
-        row_view r = open_row(o.input, nullptr, o.length, reinterpret_cast<float *>(room + 1));
+        row_view r = open_row(o.input, nullptr, o.length, nullptr);
+        board.wait();
         take_largest(r, board, room, &state, p, o, request);
     } else {
         for (int64_t i = cluster_rank<CLUSTER>() * THREADS + threadIdx.x; i < p.k;

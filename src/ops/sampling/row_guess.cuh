@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a selection looks for, its shared memory, and its first step: the guess. Some vectors of
+// each lane go into 1,024 bins by their leading bits, and from the counts follows a narrow range
+// that holds the value that is looked for but for bad luck.
+
+#ifndef BOLIDE_OPS_SAMPLING_ROW_GUESS_CUH
+#define BOLIDE_OPS_SAMPLING_ROW_GUESS_CUH
+
+#include "ops/sampling/row_view.cuh"
+
+static_assert(LOGITS || !CACHED, "a selection reads memory again where it must");
+
+constexpr bool SMALL = ARCH < 80;
+/* Columns are set aside beside values, which then stay until they are written, on chips that have
+ * more than 100 KB of shared memory. */
+constexpr bool INDEXED = RANKED && (ARCH == 80 || (ARCH >= 90 && ARCH < 120));
+constexpr int BINS = BOLIDE__ROW_BINS, GUESS_BINS = 1024, GUESS_WORDS = GUESS_BINS / 2;
+constexpr int OWN_POOL = SMALL ? 256 : INDEXED ? 448 : 512;
+constexpr int POOL = SMALL ? 4096 : 8192, SLOTS = POOL / CLUSTER;
+/* Vectors that a lane looks at for a guess. */
+constexpr int SAMPLE = LOGITS ? 1 : 4;
+/* Vectors that a lane has under way as a row is read. */
+constexpr int GATHER = LOGITS || RANKED ? 2 : PROBS ? 3 : 4;
+/* Up to so many values in a row, or kept so far, everything is set aside. */
+constexpr int FEW = 3840, FEW_KEPT = 2048;
+constexpr float LEAST_PROB = __builtin_bit_cast(float, 1u);
+constexpr float NAN_VALUE = __builtin_bit_cast(float, 0x7fc00000);
+static_assert(BINS == 4 * THREADS && GUESS_WORDS == THREADS, "bins a thread");
+
+/* 64-bit sums, in two words that carry. */
+struct fine_bins {
+    uint32_t low[BINS], high[BINS];
+};
+
+/* Counts of a sample, two in a word: of this block, and of all as they push them. */
+struct coarse_bins {
+    uint32_t own[GUESS_WORDS], all[CLUSTER > 1 ? CLUSTER : 1][CLUSTER > 1 ? GUESS_WORDS : 4];
+};
+
+/* Shared memory of a selection. Members of unions have names, for NVRTC 12.4 finds no members of a
+ * struct without one. */
+template <bool TWO> struct select_memory;
+
+template <> struct alignas(16) select_memory<false> {
+    union {
+        fine_bins fine;
+        coarse_bins coarse;
+        float own[WARPS][OWN_POOL]; /* what each warp has set aside */
+    };
+    float pool[CLUSTER][SLOTS]; /* what all have set aside, pushed by each */
+};
+
+template <> struct alignas(16) select_memory<true> {
+    union {
+        coarse_bins coarse;
+        float own[WARPS][OWN_POOL];
+    };
+    int column[WARPS][OWN_POOL];
+    float pool[CLUSTER][SLOTS];
+    fine_bins fine;
+};
+
+using select_room = select_memory<INDEXED>;
+static_assert(sizeof(select_room) <= (SMALL     ? BOLIDE__ROW_ROOM_SMALL
+                                      : INDEXED ? BOLIDE__ROW_ROOM_INDEXED
+                                                : BOLIDE__ROW_ROOM),
+              "what the host asks for");
+
+template <class R> __forceinline__ int *columns_of(R *room, int warp) {
+    if constexpr (INDEXED)
+        return room->column[warp];
+    return nullptr;
+}
+
+/* ---- what is looked for ------------------------------------------------------------------- */
+
+/* The largest t such that the values >= t, none below floor, are at least `want` or have that mass;
+ * floor if there is none. A count is a mass, too: that of values of 1 in a unit of 1. */
+struct goal {
+    uint64_t want;
+    float floor;
+    mass_unit unit;
+    bool counted;
+    float total; /* of the row, about; for a mass */
+    bool few;    /* little is above floor, as it seems */
+    bool listed; /* the pool has all values from floor up */
+    bool again;  /* there was a selection before, in the same memory */
+};
+
+struct select_state {
+    goal next;
+    /* Weight above the range; values in the pool below the row's largest; pushed by each. */
+    two_words head[CLUSTER];
+    two_words tally[WARPS];
+    uint64_t part[WARPS], above;
+    float mass_part[WARPS], max_part[WARPS];
+    int bin, low_bin, top_bin;
+    /* The last values of a descent. */
+    float rest[32];
+    int rest_count;
+    /* Of each warp: the weight above the range, its values in this block's part of the pool. */
+    uint64_t own_above[WARPS];
+    int count[WARPS], first[WARPS];
+};
+
+__forceinline__ mass_unit unit_of_counts() {
+    return {42, 0x1p-22f};
+}
+
+/* What a selection finds beside its result. */
+struct gathered {
+    float max;   /* of the row */
+    bool listed; /* the pool and the heads account for all values from the range up */
+    bool whole;  /* nothing lies above the range */
+};
+
+/* ---- guess -------------------------------------------------------------------------------- */
+
+/* Values that are set aside: from low up, below top or all if that is NaN. What is not below top
+ * lies above. */
+struct span {
+    float low, top;
+};
+
+/* Bins by the leading bits, 32 to a power of two: from 2^-32 to 1 where values are not negative,
+ * else from 2^-4 to 2^12 to both sides. */
+constexpr int POSITIVE_FIRST = (127 - 32) * 32, SIGNED_FIRST = (127 - 4) * 32;
+
+__forceinline__ int bin_of(float x, bool positive) {
+    const int b = (int)((float_bits(x) & 0x7fffffffu) >> 18);
+    if (positive)
+        return smaller(larger(b - POSITIVE_FIRST, 0), GUESS_BINS - 1);
+    const int m = smaller(larger(b - SIGNED_FIRST, 0), GUESS_BINS / 2 - 1);
+    return (int)float_bits(x) < 0 ? GUESS_BINS / 2 - 1 - m : GUESS_BINS / 2 + m;
+}
+
+/* Where a bin begins; NaN for the lowest one of signed values. */
+__forceinline__ float edge_of(int bin, bool positive) {
+    if (positive)
+        return bin == 0 ? 0.0f : bits_float((uint32_t)(bin + POSITIVE_FIRST) << 18);
+    const int m = bin - GUESS_BINS / 2;
+    if (m >= 0)
+        return m == 0 ? 0.0f : bits_float((uint32_t)(m + SIGNED_FIRST) << 18);
+    return bin == 0 ? NAN_VALUE : -bits_float((uint32_t)(SIGNED_FIRST - m) << 18);
+}
+
+/* The middle of a bin of values that are not negative. */
+__forceinline__ float middle_of(int bin) {
+    return bits_float(((uint32_t)(bin + POSITIVE_FIRST) << 18) + (1u << 17));
+}
+
+/* Fills the bins of this block and gives the share of the elements in them, 1 to so many. L1 keeps
+ * what is read, which is all there is of a row that is spread over many blocks. */
+__forceinline__ float take_sample(const row_view &r, select_room *room, bool positive,
+                                  float floor) {
+    const int groups = (shares_of(r.end).stretch + 31) / 32;
+    batch<SAMPLE> sample;
+    sample.read(r,
+                [&](int n) { return r.first + 32 * (groups > SAMPLE ? n * groups / SAMPLE : n); });
+    room->coarse.own[threadIdx.x] = 0;
+    __syncthreads();
+#pragma unroll
+    for (int n = 0; n < SAMPLE; n++) {
+        float x[4];
+        sample.unpack(r, n, x);
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            const int b = bin_of(x[i], positive);
+            /* The bin of the least probabilities would be on one address what most wait for. */
+            if (x[i] >= floor && b > 0)
+                atomicAdd(&room->coarse.own[b / 2], b % 2 ? 65536u : 1u);
+        }
+    }
+    __syncthreads();
+    return groups > SAMPLE ? (float)groups / SAMPLE : 1.0f;
+}
+
+/* Pushes this block's bins to all. */
+__forceinline__ void share_bins(select_room *room) {
+    if constexpr (CLUSTER > 1) {
+        coarse_bins *bins = &room->coarse;
+        constexpr int VECTORS = GUESS_WORDS / 4, PEERS = THREADS / VECTORS;
+        const int at = 4 * ((int)threadIdx.x % VECTORS), rank = cluster_rank<CLUSTER>();
+        const two_words own = *reinterpret_cast<const two_words *>(&bins->own[at]);
+#pragma unroll
+        for (int peer = (int)threadIdx.x / VECTORS; peer < CLUSTER; peer += PEERS)
+            store_peer<CLUSTER>(reinterpret_cast<two_words *>(&bins->all[rank][at]), peer, own);
+        cluster_sync<CLUSTER>();
+    }
+}
+
+/* Counts of two neighbouring bins, of all blocks. */
+__forceinline__ void read_counts(const coarse_bins &bins, int word, uint32_t (&count)[2]) {
+    count[0] = count[1] = 0;
+#pragma unroll
+    for (int from = 0; from < CLUSTER; from++) {
+        const uint32_t x = CLUSTER > 1 ? bins.all[from][word] : bins.own[word];
+        count[0] += x & 0xffff;
+        count[1] += x >> 16;
+    }
+}
+
+/* Which bins hold the target: state->low_bin, -1 for all, and top_bin, from which on all lies
+ * above; GUESS_BINS if the sample cannot tell, or need not as all of it has room. target: a count,
+ * or the mass that lies below. */
+__forceinline__ void judge_sample(const select_room *room, select_state *state, float share,
+                                  float target, bool counted) {
+    /* Counts add up from the top, masses from the bottom. Where values lie in their bin is not
+     * known: the variance of that as a part of their squares. */
+    constexpr float WITHIN = 2e-4f;
+    const int at = counted ? THREADS - 1 - (int)threadIdx.x : (int)threadIdx.x;
+    uint32_t count[2];
+    float weight[2], own = 0.0f;
+    read_counts(room->coarse, at, count);
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        weight[i] = (float)count[i] * (counted ? 1.0f : middle_of(2 * at + i));
+        own += weight[i];
+    }
+    const float upto = warp_prefix(own);
+    if (lane_of_warp() == 31)
+        state->mass_part[warp_of_block()] = upto;
+    if (threadIdx.x == 0) {
+        state->low_bin = -1;
+        state->top_bin = GUESS_BINS;
+    }
+    __syncthreads();
+    const int lane = lane_of_warp();
+    int low = -1, top = GUESS_BINS;
+    float sum = warp_total(lane < warp_of_block() ? state->mass_part[lane % WARPS] : 0.0f);
+    sum += upto - own;
+    const float wanted = target / share;
+    const float excess = share == 1.0f ? 0.0f : 3.0f * sqrtf(wanted) + 4.0f;
+    const bool roomy = (wanted + excess) * share <= POOL / 2;
+    if (counted) {
+#pragma unroll
+        for (int i = 1; i >= 0; i--) {
+            sum += weight[i];
+            low = sum >= wanted + excess ? larger(low, 2 * at + i) : low;
+            top = !roomy && sum < wanted - excess ? 2 * at + i : top;
+        }
+    } else {
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            /* The mass below is what a sample knows well: no single value there is large. */
+            const float edge = edge_of(2 * at + i, true), below = share * sum;
+            const float spread = 3.0f * sqrtf((share - 1.0f + WITHIN) * edge * below);
+            const float slack = spread + 0.003f * below;
+            low = below + slack <= target ? 2 * at + i : low;
+            top = below - slack > target ? smaller(top, 2 * at + i) : top;
+            sum += weight[i];
+        }
+    }
+    /* One atomic a warp: all on one address would wait for each other. */
+#pragma unroll
+    for (int step = 16; step > 0; step /= 2) {
+        low = larger(low, __shfl_xor_sync(0xffffffffu, low, step));
+        top = smaller(top, __shfl_xor_sync(0xffffffffu, top, step));
+    }
+    if (lane == 0) {
+        atomicMax(&state->low_bin, low);
+        atomicMin(&state->top_bin, top);
+    }
+    __syncthreads();
+}
+
+__forceinline__ span guess(const row_view &r, select_room *room, select_state *state,
+                           const goal &q) {
+    const bool positive = PROBS || !q.counted;
+    const float share = take_sample(r, room, positive, q.floor);
+    share_bins(room);
+    const double weight = (double)q.want * power_of_two(q.unit.exponent - 42);
+    judge_sample(room, state, share, q.counted ? (float)weight : q.total - (float)weight,
+                 q.counted);
+    const int low = state->low_bin, top = state->top_bin;
+    return {low < 0 ? q.floor : fmaxf(edge_of(low, positive), q.floor),
+            top == GUESS_BINS ? NAN_VALUE : edge_of(top, positive)};
+}
+
+#endif
