@@ -35,6 +35,7 @@ constexpr bool CAPPED = FLAGS & 4;
 constexpr bool WIDE = FLAGS & 16;    /* rows of the caches allow copies of 16 bytes */
 constexpr bool SPECIAL = FLAGS & 32; /* custom mask */
 constexpr bool RULED = false;
+constexpr bool VARIANT = false;
 constexpr int D_QK = D_VO + D_TAIL;
 static_assert(D_VO % 32 == 0 && D_VO <= 512 && D_TAIL % 16 == 0 && D_QK <= 576, "head sizes");
 
@@ -51,7 +52,9 @@ constexpr int TURN = (STEPS + 1) / 2; /* steps of the first warp of a pair */
 constexpr int ROW = D_QK * 2 + 16;    /* bytes: an odd number of 16-byte pieces, so that eight rows
                                          meet every bank once */
 constexpr int PIECES = D_QK / 8, CKV_PIECES = D_VO / 8;
-constexpr int MERGED_AT_ONCE = 4;
+constexpr int MERGED_AT_ONCE = 4, MERGED_ROWS = 1;
+
+#include "ops/attention/attention_plain.cuh"
 
 #include "ops/attention/attention_device.cuh"
 
