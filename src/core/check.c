@@ -385,6 +385,11 @@ static bolide_status check_strides(const bolide__call *call, const row_view *v,
             return BOLIDE_FAIL_ARG(call, r->name, "strides", "no stride of 0 in an output",
                                    "0 in dimension %d", (int)i);
     }
+    if (is_written(r->kind) && !(r->flags & BOLIDE_ZERO_STRIDE) && bolide__meets_itself(t))
+        return BOLIDE_FAIL_ARG(call, r->name, "strides", "no two elements in one place",
+                               "shape %s, last strides %lld, %lld", bolide__shape_text(t),
+                               (long long)t->strides[t->ndim - 2],
+                               (long long)t->strides[t->ndim - 1]);
     return BOLIDE_OK;
 }
 

@@ -117,7 +117,8 @@ static bool layout_holds(bolide__call *call, const bolide_param *r, const bolide
     const bolide_tensor *t = s->t;
     const int64_t small = INT32_MAX, most = (int64_t)1 << 57;
     int64_t numel = 1, span = 0;
-    bool dense = true, one_apart = true;
+    const bool written = r->kind == BOLIDE_KIND_OUT || r->kind == BOLIDE_KIND_INOUT;
+    bool dense = true, one_apart = true, nested = true;
     for (int i = f->ndim - 1; i >= 0; i--) {
         const int64_t size = t->shape[i], stride = t->strides ? t->strides[i] : numel;
         if (size <= 0 || size > small || !word_holds(call, &words[i], size) ||
@@ -128,6 +129,7 @@ static bool layout_holds(bolide__call *call, const bolide_param *r, const bolide
                 return false;
             dense &= stride == numel;
             one_apart &= stride == 1 || i < f->ndim - 1;
+            nested &= stride > span; /* so no two elements lie in one place */
             span += (size - 1) * stride;
         }
         numel *= size;
@@ -140,7 +142,20 @@ static bool layout_holds(bolide__call *call, const bolide_param *r, const bolide
     s->low = address;
     s->high = address + ((uintptr_t)span + 1) * bytes;
     return (dense || !(r->flags & BOLIDE_DENSE)) && (one_apart || r->flags & BOLIDE_STRIDED) &&
-           t->data && (align & (align - 1)) == 0 && (address & (align - 1)) == 0;
+           (nested || !written) && t->data && (align & (align - 1)) == 0 &&
+           (address & (align - 1)) == 0;
+}
+
+/* As bolide__row_form, which need not be asked where ranks tell the forms apart. */
+static const bolide__form *form_of(const bolide__call *call, int index, const bolide_tensor *t) {
+    const bolide__row *row = &call->program->rows[index];
+    if (row->same_rank)
+        return bolide__row_form(call, index, t);
+    const bolide__form *f = &call->program->forms[row->first_form];
+    for (const bolide__form *end = f + row->form_count; f < end; f++)
+        if (f->choice >= 0 ? f->choice == call->dims[row->choice_slot] : f->ndim == t->ndim)
+            return f;
+    return NULL;
 }
 
 static bool tensor_holds(bolide__call *call, int index, bolide__seen *s) {
@@ -148,12 +163,10 @@ static bool tensor_holds(bolide__call *call, int index, bolide__seen *s) {
     const bolide__row *row = &p->rows[index];
     const bolide_param *r = &entry_of(call)->rows[index];
     const bolide_tensor *t = s->t;
-    const bolide__form *f = &p->forms[row->first_form];
     if (!device_holds(call, r, t->device) || t->ndim < 0 || t->ndim > BOLIDE__MAX_NDIM ||
         (t->ndim > 0 && !t->shape))
         return false;
-    if (row->form_count != 1 || f->choice >= 0)
-        f = bolide__row_form(call, index, t);
+    const bolide__form *f = form_of(call, index, t);
     if (!f || f->ndim != t->ndim)
         return false;
     if (row->twin_row >= 0) {

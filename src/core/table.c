@@ -170,6 +170,8 @@ static void parse_form(parser *ps, bolide__row *row, int choice) {
         form->ndim++;
     }
     row->form_count++;
+    for (const bolide__form *f = &p->forms[row->first_form]; f < form; f++)
+        row->same_rank |= choice < 0 && f->ndim == form->ndim;
 }
 
 /* The enum row of that name in either phase: a run chooses by what its plan holds. */

@@ -48,6 +48,7 @@ typedef struct bolide__row {
     int16_t alias_row;  /* input row whose memory it may share; −1: none */
     int16_t twin_row; /* earlier row with the same several forms: both take the same; −1: none */
     uint8_t has_expr;
+    uint8_t same_rank;  /* two forms have as many dimensions, and no enum chooses */
     uint8_t choices;    /* values of an enum row */
     bolide_dtype usual; /* one that the row takes, if it names any itself */
 } bolide__row;

@@ -93,3 +93,27 @@ bool bolide__is_contiguous(const bolide_tensor *t) {
     }
     return true;
 }
+
+static int64_t common_divisor(int64_t a, int64_t b) {
+    while (b != 0) {
+        const int64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a < 0 ? -a : a;
+}
+
+bool bolide__meets_itself(const bolide_tensor *t) {
+    if (bolide__is_contiguous(t))
+        return false;
+    for (int32_t i = 0; i < t->ndim; i++) {
+        for (int32_t k = i + 1; t->shape[i] > 1 && k < t->ndim; k++) {
+            const int64_t a = t->strides[i], b = t->strides[k], c = common_divisor(a, b);
+            /* |b/c| steps of one are |a/c| steps of the other. */
+            if (t->shape[k] > 1 && c != 0 && (b < 0 ? -b : b) / c < t->shape[i] &&
+                (a < 0 ? -a : a) / c < t->shape[k])
+                return true;
+        }
+    }
+    return false;
+}

@@ -379,6 +379,13 @@ static void test_memory(void) {
     f.out.strides[0] = 0;
     f.out.strides[1] = 1;
     refused(run(&f), BOLIDE_INVALID_ARGUMENT, "out", "no stride of 0");
+    f.out.strides[0] = 3; /* of rows of 4 */
+    refused(run(&f), BOLIDE_INVALID_ARGUMENT, "out", "no two elements in one place");
+    f.out.strides[0] = 4;
+    f.out.strides[1] = -1;
+    f.out.t.data = f.out.data + 3;
+    f.out.t.strides = f.out.strides;
+    refused(run(&f), BOLIDE_INVALID_ARGUMENT, "out", "1 in the last dimension; got -1");
 }
 
 static void test_interleaved_views(void) {
