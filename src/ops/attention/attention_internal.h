@@ -40,7 +40,8 @@ enum {
     BOLIDE__ATTN_Q_WIDE = 128, /* CUDA: rows of q allow loads of 8 elements */
     BOLIDE__ATTN_SIGNED = 256, /* CUDA: what logits are scaled by may be below 0 */
     BOLIDE__ATTN_TAIL = 512,   /* the last d_tail columns of q and k are tensors of their own */
-    BOLIDE__ATTN_VARIANT = 1024
+    BOLIDE__ATTN_VARIANT = 1024,
+    BOLIDE__ATTN_LATENT = 2048 /* values are the first d_vo columns of the keys, of one head */
 };
 
 /* What the texts of a custom variant see of the element at hand, by these names. */
@@ -198,7 +199,8 @@ typedef struct bolide__attention_plan {
         int64_t flags, window_left, use_custom_mask, use_indptr, paged;
         double sm_scale, soft_cap, rope_scale, rope_theta;
         int64_t tile_rows, workers, unit_heads;
-        int64_t keys, stages; /* CUDA: of a block's tiles; keys 0: the float32 kernel */
+        int64_t keys, stages; /* CUDA: of a block's tiles; keys 0: the float32 kernel; stages 0:
+                                 that of latents */
         int64_t sm90;         /* CUDA: the list is for attention_sm90.cu */
         int64_t ruled, rule_tiles, rule_pieces; /* CUDA: a single request that needs no lists */
         int64_t q_len;                          /* tokens of every request; 0: they differ */
@@ -234,6 +236,7 @@ typedef struct bolide__variant_hooks {
 typedef struct bolide__attention_problem {
     int64_t h_q, h_kv, d_qk, d_vo, page_size, kv_layout; /* page_size 0: no pages */
     int64_t d_tail;                     /* columns of d_qk that lie in tensors of their own */
+    int64_t latent;                     /* 1: values are the other columns of the keys */
     int64_t q_dtype, kv_dtype, o_dtype; /* BOLIDE_NO_INT: not given */
     int64_t pos_encoding_mode, causal, use_custom_mask, window_left;
     double logits_soft_cap, sm_scale, rope_scale, rope_theta;

@@ -67,7 +67,7 @@ void bolide__attention_sm90_choose(const bolide__call *call, frozen_part *f, int
     const int64_t units = (all_rows + ROWS - 1) / ROWS * f->h_kv;
     const int64_t others =
         BOLIDE__ATTN_ALIBI | BOLIDE__ATTN_ROPE | BOLIDE__ATTN_TAIL | BOLIDE__ATTN_VARIANT;
-    f->sm90 = bolide__cuda_has_wgmma(call->ctx) && f->keys &&
+    f->sm90 = bolide__cuda_has_wgmma(call->ctx) && f->keys && f->stages &&
               (f->q_dtype & (BOLIDE_F16 | BOLIDE_BF16)) && f->kv_dtype == f->q_dtype &&
               f->o_dtype == f->q_dtype && !f->use_custom_mask && !(f->flags & others) &&
               is_known(f) && shared_bytes(f) <= limits->shared_optin && usual_rows > 64 &&

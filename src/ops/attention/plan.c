@@ -250,7 +250,8 @@ static int64_t flags_of(const bolide__attention_problem *pr) {
     return (pr->causal && !pr->use_custom_mask ? BOLIDE__ATTN_CAUSAL : 0) |
            (pr->pos_encoding_mode == BOLIDE_POS_ROPE_LLAMA ? BOLIDE__ATTN_ROPE : 0) |
            (pr->pos_encoding_mode == BOLIDE_POS_ALIBI ? BOLIDE__ATTN_ALIBI : 0) |
-           (pr->d_tail ? BOLIDE__ATTN_TAIL : 0) | (pr->variant ? BOLIDE__ATTN_VARIANT : 0);
+           (pr->d_tail ? BOLIDE__ATTN_TAIL : 0) | (pr->latent ? BOLIDE__ATTN_LATENT : 0) |
+           (pr->variant ? BOLIDE__ATTN_VARIANT : 0);
 }
 
 /* Offsets of the live part and of the scratch; the order of the drawing in attention_internal.h. */
