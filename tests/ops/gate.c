@@ -68,6 +68,11 @@ static void note(void *user, const problem *p) {
     }
 }
 
+/* top_k with sorted results spills some bytes; docs/limits.md says so. */
+static int may_spill(const char *spec) {
+    return strstr(spec, "bolide_topk ") != NULL && strstr(spec, " SORTED=1") != NULL;
+}
+
 static void judge(void *user, const bolide__compile_report *r) {
     gate *g = user;
     const bolide__resources *u = &r->resources;
@@ -78,7 +83,7 @@ static void judge(void *user, const bolide__compile_report *r) {
     if (r->status != BOLIDE_OK) {
         printf("FAILED: %s: %s: %s\n", r->target, r->entry, r->message);
         g->failed++;
-    } else if (untidy && strcmp(r->target, "sm_90a") == 0) {
+    } else if (untidy && strcmp(r->target, "sm_90a") == 0 && !may_spill(r->spec)) {
         printf("FAILED: %s: %s: %d bytes of stack, %d bytes spilled%s\n", r->target, r->spec,
                u->stack_bytes, u->spill_bytes, u->serialized ? ", wgmma serialised" : "");
         g->failed++;

@@ -191,11 +191,12 @@ static double f32_slack(const ref_call *c) {
 }
 
 static double logit_slack(const ref_call *c) {
-    const int64_t q = ref_in(c, "q")->dtype;
+    const ref_tensor *whole = ref_in(c, "q");
+    const int64_t q = (whole ? whole : ref_in(c, "q_nope"))->dtype;
     const int bf16 = q == BOLIDE_BF16, cuda = ref_on_cuda(c);
     if (cuda && q == BOLIDE_F32)
         return f32_slack(c);
-    const int units = !cuda && bf16 && bolide__gemm_bf16(1)->unit;
+    const int units = !cuda && bf16 && whole && bolide__gemm_bf16(1)->unit;
     if (!cuda && !units)
         return f32_slack(c);
     /* Tensor cores take weights in 16 bits: bf16 with bf16 queries, else f16. Each is off by up to
@@ -534,7 +535,7 @@ const ref_op ref_batch_mla = {.name = "batch_mla",
                               .rows = rows_of,
                               .ref = mla_ref,
                               .reduction = longest_sum,
-                              .slack = f32_slack,
+                              .slack = logit_slack,
                               .bytes = mla_bytes,
                               .flops = flops_of};
 

@@ -9,7 +9,8 @@
 //
 // For CUDA the items come with their requests, and the last four stay behind in the staging slot:
 //
-//     | counts | free | arrivals | heads | works || worker_start | requests | items | merges |
+//     | counts | free | tickets | arrivals | heads | works ||
+//     | worker_start | requests | items | merges | order |
 //
 // The scratch of a run lies in workspace.device:
 //
@@ -39,7 +40,8 @@ enum {
     BOLIDE__ATTN_Q_WIDE = 128, /* CUDA: rows of q allow loads of 8 elements */
     BOLIDE__ATTN_SIGNED = 256, /* CUDA: what logits are scaled by may be below 0 */
     BOLIDE__ATTN_TAIL = 512,   /* the last d_tail columns of q and k are tensors of their own */
-    BOLIDE__ATTN_VARIANT = 1024
+    BOLIDE__ATTN_VARIANT = 1024,
+    BOLIDE__ATTN_LATENT = 2048 /* values are the first d_vo columns of the keys, of one head */
 };
 
 /* What the texts of a custom variant see of the element at hand, by these names. */
@@ -78,7 +80,8 @@ typedef struct bolide__attention_work {
     int32_t kv_end, slot; /* slot -1: the item is the whole tile and writes the output */
     int32_t request;
     int32_t merge; /* which tile of those that are in several pieces; -1: in one */
-    int32_t merge_slot, merge_count;
+    int32_t merge_slot, merge_count; /* of an item in one piece in a list for sm_90: the first item
+                                        of its request, and how many there are */
     int32_t unused[2];
 } bolide__attention_work;
 
@@ -130,6 +133,9 @@ typedef struct bolide__attention_params {
     int64_t out_n, out_h;
     int64_t lse_n, lse_h;
     int64_t sink_h;
+    int64_t q_rows;        /* of the tensors' shapes: rows of q */
+    int64_t pages, k_rows; /* pages, and rows of one; without pages 1 and all rows */
+    int64_t v_rows;
     int64_t table_row; /* entries of a request in a block table: request r's list starts at
                           r * table_row; 0: at its kv_start */
 
@@ -193,12 +199,15 @@ typedef struct bolide__attention_plan {
         int64_t flags, window_left, use_custom_mask, use_indptr, paged;
         double sm_scale, soft_cap, rope_scale, rope_theta;
         int64_t tile_rows, workers, unit_heads;
-        int64_t keys, stages; /* CUDA: of a block's tiles; keys 0: the float32 kernel */
+        int64_t keys, stages; /* CUDA: of a block's tiles; keys 0: the float32 kernel; stages 0:
+                                 that of latents */
+        int64_t sm90;         /* CUDA: the list is for attention_sm90.cu */
         int64_t ruled, rule_tiles, rule_pieces; /* CUDA: a single request that needs no lists */
         int64_t q_len;                          /* tokens of every request; 0: they differ */
         int64_t max_batch, max_items, max_merges, max_slots;
         int64_t worker_start_at, requests_at, items_at, merges_at; /* in device_int */
         int64_t free_at, arrivals_at, heads_at, works_at;          /* CUDA: in device_int */
+        int64_t tickets_at, order_at; /* sm90: in device_int; in a staging slot */
         int64_t live_bytes; /* of all that is carved for device_int; CUDA: in a staging slot */
         int64_t partial_o_at, partial_ml_at, frequency_at, lanes_at; /* in device */
         int64_t lane_count, lane_bytes;
@@ -227,6 +236,7 @@ typedef struct bolide__variant_hooks {
 typedef struct bolide__attention_problem {
     int64_t h_q, h_kv, d_qk, d_vo, page_size, kv_layout; /* page_size 0: no pages */
     int64_t d_tail;                     /* columns of d_qk that lie in tensors of their own */
+    int64_t latent;                     /* 1: values are the other columns of the keys */
     int64_t q_dtype, kv_dtype, o_dtype; /* BOLIDE_NO_INT: not given */
     int64_t pos_encoding_mode, causal, use_custom_mask, window_left;
     double logits_soft_cap, sm_scale, rope_scale, rope_theta;
@@ -265,6 +275,10 @@ bolide_status bolide__attention_make_plan(const bolide__call *call,
 /* For a single request on CUDA: a plan that is a rule, without lists and without a copy. */
 bolide_status bolide__attention_make_rule(const bolide__call *call,
                                           const bolide__attention_problem *pr);
+
+/* An item in one piece with its request, as kernels for CUDA read it. */
+bolide__attention_work bolide__attention_work_of(const bolide__attention_request *request,
+                                                 const bolide__attention_item *item);
 
 /* Reads and checks the lengths; staging is pinned memory for those that come from the device. */
 bolide_status bolide__attention_requests(const bolide__call *call,
@@ -327,6 +341,10 @@ bolide_status bolide__attention_variant_hooks(const bolide__call *call,
  * is the usual number of packed rows of a request. */
 void bolide__attention_cuda_choose(const bolide__call *call, struct bolide__attention_frozen *f,
                                    int64_t rows);
+
+/* Gives a plan for attention.cu tiles of so many rows; false if none fit, and nothing changes. */
+bool bolide__attention_cuda_rows(const bolide__call *call, struct bolide__attention_frozen *f,
+                                 int64_t rows);
 
 /* Rows of scores in a CPU lane's scratch: of all heads for few rows, else of one. */
 static inline int64_t bolide__attention_score_rows(int64_t unit_heads, int64_t tile_rows) {

@@ -273,6 +273,11 @@ bolide__attention_params bolide__attention_fill(const bolide__attention_run_args
         .o_scale = scale_of(a->o_scale_tensor, a->o_scale),
         .variant = a->variant,
     };
+    const int rows = hnd ? paged + 1 : paged; /* dimension of the tokens of a page */
+    p.q_rows = a->q->shape[0];
+    p.pages = paged ? a->k->shape[0] : 1;
+    p.k_rows = a->k->shape[rows];
+    p.v_rows = a->v->shape[rows];
     kv_strides(a->k, paged, hnd, &p.k_page, &p.k_n, &p.k_h);
     kv_strides(a->v, paged, hnd, &p.v_page, &p.v_n, &p.v_h);
     fill_tail(&p, a);

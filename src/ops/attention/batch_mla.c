@@ -63,6 +63,7 @@ static bolide__attention_problem problem_of(const bolide__call *call) {
         .d_qk = a->head_dim_ckv + a->head_dim_kpe,
         .d_vo = a->head_dim_ckv,
         .d_tail = a->head_dim_kpe,
+        .latent = 1,
         .page_size = a->page_size,
         .max_rows = a->max_num_rows,
         .max_q_len = BOLIDE_NO_INT,
