@@ -35,6 +35,7 @@ typedef struct unit {
      * first head, or with tiles of the head at hand */
     const char *row[3 * BLOCK];
     const char **v; /* row + n */
+    int32_t key_at[BLOCK]; /* positions of the block's keys, with ATTN_PLACED */
 } unit;
 
 static int64_t pad16(int64_t x) {
@@ -100,6 +101,14 @@ static row_source values_of(const unit *u) {
                         u->place.request->v_start};
 }
 
+/* The page ids of the request. */
+static const int32_t *page_list(const unit *u) {
+    const bolide__attention_params *p = u->p;
+    const int64_t start =
+        p->table_row ? u->place.request_index * p->table_row : (int64_t)u->place.request->kv_start;
+    return p->indices + start;
+}
+
 /* Addresses of n rows from key `key` on. */
 static void find_rows(const unit *u, row_source s, int64_t key, int n, const char **to) {
     const bolide__attention_params *p = u->p;
@@ -109,9 +118,7 @@ static void find_rows(const unit *u, row_source s, int64_t key, int n, const cha
             to[j] = s.base + (s.start + key + j) * s.row * bytes;
         return;
     }
-    const int64_t start =
-        p->table_row ? u->place.request_index * p->table_row : (int64_t)u->place.request->kv_start;
-    const int32_t *list = p->indices + start;
+    const int32_t *list = page_list(u);
     int64_t entry = key / p->page_size, in_page = key % p->page_size;
     for (int j = 0; j < n;) {
         const char *page = s.base + list[entry++] * s.page * bytes;
@@ -126,6 +133,35 @@ static int block_size(const unit *u, int64_t key) {
     return left < BLOCK ? (int)left : BLOCK;
 }
 
+/* The columns of the matrix that the block's keys are; behind them a column behind all. */
+static void place_keys(unit *u) {
+    const bolide__attention_params *p = u->p;
+    const int32_t *list = page_list(u);
+    int64_t entry = u->key / p->page_size, in_page = u->key % p->page_size;
+    u->place.key_at = u->key_at;
+    u->place.least = INT32_MAX;
+    u->place.most = 0;
+    for (int j = 0; j < BLOCK; j++) {
+        int32_t at = INT32_MAX;
+        if (j < u->n) {
+            at = (int32_t)((list[entry] * p->page_size + in_page) % p->fold_kv);
+            u->place.least = at < u->place.least ? at : u->place.least;
+            u->place.most = at > u->place.most ? at : u->place.most;
+            in_page++;
+        }
+        if (in_page == p->page_size) {
+            in_page = 0;
+            entry++;
+        }
+        u->key_at[j] = at;
+    }
+}
+
+/* Position of key j of the block. */
+static int64_t key_position(const unit *u, int j) {
+    return u->place.key_at ? u->key_at[j] : u->key + j;
+}
+
 /* Looks the block's rows up. With tiles, or where the block before was shorter, its keys are not
  * known yet. */
 static void step_block(unit *u, int64_t key) {
@@ -134,6 +170,8 @@ static void step_block(unit *u, int64_t key) {
     u->key = key;
     u->n = block_size(u, key);
     u->v = u->row + u->n;
+    if (u->p->flags & BOLIDE__ATTN_PLACED)
+        place_keys(u);
     if (known)
         memmove(u->row, next, (size_t)u->n * sizeof *u->row);
     else
