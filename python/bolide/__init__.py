@@ -45,6 +45,7 @@ from .sampling import (
     sampling_from_probs, softmax, top_k_mask_logits, top_k_renorm_probs, top_k_sampling_from_probs,
     top_k_top_p_sampling_from_logits, top_k_top_p_sampling_from_probs, top_p_renorm_probs,
     top_p_sampling_from_probs)
+from .sparse import BlockSparseAttentionWrapper, VariableBlockSparseAttentionWrapper
 from .tllm_enums import ActivationType, RoutingMethodType, SfLayout, is_gated_activation
 from .topk import TopKTieBreak, top_k, top_k_page_table_transform, top_k_ragged_transform
 from .topk_varlen import top_k_varlen

@@ -153,7 +153,8 @@ static double slope_of(int64_t head, int64_t heads) {
 }
 
 /* q . k, both turned by their places. */
-static double product(const ref_call *c, const double *q, const double *k, int64_t d, double apart) {
+static double product(const ref_call *c, const double *q, const double *k, int64_t d,
+                      double apart) {
     const double theta = number(c, "rope_theta", 1e4), scale = number(c, "rope_scale", 1);
     const int turned = ref_is(c, "pos_encoding_mode", "ROPE_LLAMA");
     double sum = 0;
@@ -208,6 +209,7 @@ static void sparse_ref(const ref_call *c, int64_t index) {
     const double cap = number(c, "logits_soft_cap", 0);
     const double scale = number(c, "sm_scale", 1 / sqrt((double)d)) *
                          ref_number(c, "q_scale", h, 1) * ref_number(c, "k_scale", g, 1);
+    const double slope = slope_of(part_of(x, row) * h_q + h, x->parts * h_q);
     ref_tensor *lse = ref_out(c, "lse");
     double *o = ref_out(c, "out")->f64 + index * d_vo;
     double *logits = malloc((size_t)(x->n + 1) * sizeof *logits);
@@ -220,7 +222,7 @@ static void sparse_ref(const ref_call *c, int64_t index) {
         const double *key = k->f64 + attention_packed_offset(c, k, first + j, g);
         const double s = scale * product(c, q->f64 + index * d, key, d, -apart);
         logits[j] = (cap > 0 ? cap * tanh(s / cap) : s) +
-                    (ref_is(c, "pos_encoding_mode", "ALIBI") ? slope_of(h, h_q) * apart : 0);
+                    (ref_is(c, "pos_encoding_mode", "ALIBI") ? slope * apart : 0);
         top = fmax(top, logits[j]);
     }
     double sum = sinks && top != -INFINITY ? exp(sinks->f64[h] - top) : 0;

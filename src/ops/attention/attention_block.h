@@ -34,7 +34,7 @@ typedef struct unit {
     /* n keys, n values, then the keys of the next block and copies of the last: of the unit's
      * first head, or with tiles of the head at hand */
     const char *row[3 * BLOCK];
-    const char **v; /* row + n */
+    const char **v;        /* row + n */
     int32_t key_at[BLOCK]; /* positions of the block's keys, with ATTN_PLACED */
 } unit;
 

@@ -208,6 +208,17 @@ static float alibi_slope(int64_t head, int64_t heads) {
     return (float)(exp2(-steps) * 1.4426950408889634);
 }
 
+/* The slope of a packed row's head. In a matrix that lies in several parts, the heads of all of
+ * them count one after the other. */
+static float slope_of_row(const unit *u, int64_t i, int64_t r) {
+    const bolide__attention_params *p = u->p;
+    const int64_t head = row_head(u, i, r);
+    if (!(p->flags & BOLIDE__ATTN_PLACED))
+        return alibi_slope(head, p->h_q);
+    const int64_t part = u->place.request->q_start / p->fold_q, parts = p->q_rows / p->fold_q;
+    return alibi_slope(part * p->h_q + head, parts * p->h_q);
+}
+
 /* Logits of the 16 keys from key c of the block on from their scores, of the query at a position:
  * cap, bias, mask. */
 BOLIDE_INLINE f32x16 finish_logits(const unit *u, f32x16 x, float slope, int64_t position, int c,
@@ -232,8 +243,7 @@ BOLIDE_INLINE float soften(unit *u, int64_t i, int64_t r, float *scores, bool pl
     const int64_t rows = u->place.rows;
     float *m = &u->m[i * rows + r], *l = &u->l[i * rows + r];
     const uint64_t bits = u->view == VIEW_OPEN ? low_bits(u->n) : u->visible[r];
-    const float slope =
-        !plain && p->flags & BOLIDE__ATTN_ALIBI ? alibi_slope(row_head(u, i, r), p->h_q) : 0;
+    const float slope = !plain && p->flags & BOLIDE__ATTN_ALIBI ? slope_of_row(u, i, r) : 0;
     const int64_t position = u->place.shift + row_token(u, r);
     f32x16 x[4];
     BOLIDE_UNROLL
@@ -266,8 +276,7 @@ BOLIDE_INLINE float soften(unit *u, int64_t i, int64_t r, float *scores, bool pl
 /* The same with a variant. Without a softmax the weights are there already. */
 static float soften_variant(unit *u, int64_t r, float *scores) {
     const uint64_t seen = u->view == VIEW_OPEN ? low_bits(u->n) : u->visible[r];
-    const float slope =
-        u->p->flags & BOLIDE__ATTN_ALIBI ? alibi_slope(row_head(u, 0, r), u->p->h_q) : 0;
+    const float slope = u->p->flags & BOLIDE__ATTN_ALIBI ? slope_of_row(u, 0, r) : 0;
     const int64_t position = u->place.shift + row_token(u, r);
     for (int c = 0; c < BLOCK; c += 16) {
         const mask16 mask = mask_of_bits((uint32_t)(seen >> c) & 0xFFFFu);

@@ -251,7 +251,7 @@ typedef struct bolide__attention_problem {
     int64_t max_batch, max_rows, max_kv_len; /* BOLIDE_NO_INT: not declared */
     int64_t max_q_len;                       /* bound of one request; BOLIDE_NO_INT: none */
     int64_t batch;
-    int64_t single; /* 1: one request that is planned and run in the same call */
+    int64_t single;          /* 1: one request that is planned and run in the same call */
     int64_t fold_q, fold_kv; /* rows and columns of a matrix of blocks; 0: none */
     int64_t placed;          /* 1: positions are places in that matrix */
 

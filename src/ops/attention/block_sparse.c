@@ -5,6 +5,8 @@
 // particular are positions: they are places in the matrix, not in a request's list
 // (BOLIDE__ATTN_PLACED), and the kernels for CUDA do not know them yet.
 
+#include <bolide/sparse.h>
+
 #include "core/context.h"
 #include "ops/attention/attention_rows.h"
 
@@ -12,8 +14,7 @@
 static const bolide_param plan_rows[] = {
     BOLIDE_IN(A, qo_indptr, "b1", BOLIDE_I32, "first row of each row block",
               .flags = BOLIDE_EITHER),
-    BOLIDE_IN(A, indptr, "b1", BOLIDE_I32, "first entry of each row block",
-              .flags = BOLIDE_EITHER),
+    BOLIDE_IN(A, indptr, "b1", BOLIDE_I32, "first entry of each row block", .flags = BOLIDE_EITHER),
     BOLIDE_I64_ROW(A, M, BOLIDE_NO_INT, "rows of the matrix"),
     BOLIDE_I64_ROW(A, N, BOLIDE_NO_INT, "its columns: a multiple of C"),
     BOLIDE_I64_ROW(A, C, BOLIDE_NO_INT, "keys of a column block"),
@@ -141,11 +142,11 @@ static bolide_status check_parts(const bolide__call *call, const bolide__attenti
     for (int64_t r = 0; r < pr->batch; r++) {
         const int64_t rows = (int64_t)start[r + 1] - start[r];
         if (rows > 0 && start[r] % pr->fold_q + rows > pr->fold_q)
-            return BOLIDE_FAIL_ARG(call, "qo_indptr", "value",
-                                   bolide__text("row blocks within parts of M = %lld rows",
-                                                (long long)pr->fold_q),
-                                   "rows %lld to %lld in block %lld", (long long)start[r],
-                                   (long long)start[r + 1], (long long)r);
+            return BOLIDE_FAIL_ARG(
+                call, "qo_indptr", "value",
+                bolide__text("row blocks within parts of M = %lld rows", (long long)pr->fold_q),
+                "rows %lld to %lld in block %lld", (long long)start[r], (long long)start[r + 1],
+                (long long)r);
     }
     return BOLIDE_OK;
 }
@@ -254,15 +255,17 @@ const bolide_op bolide_op_block_sparse_attention = {
     .workspace = sizes_of,
 };
 
-bolide_status bolide_block_sparse_attention_workspace(
-    const bolide_context *ctx, const bolide_block_sparse_attention_plan_args *args,
-    bolide_sizes *sizes) {
+bolide_status
+bolide_block_sparse_attention_workspace(const bolide_context *ctx,
+                                        const bolide_block_sparse_attention_plan_args *args,
+                                        bolide_sizes *sizes) {
     return bolide_op_workspace(&bolide_op_block_sparse_attention, ctx, args, sizes);
 }
 
-bolide_status bolide_block_sparse_attention_plan(
-    const bolide_context *ctx, const bolide_block_sparse_attention_plan_args *args,
-    bolide_stream stream) {
+bolide_status
+bolide_block_sparse_attention_plan(const bolide_context *ctx,
+                                   const bolide_block_sparse_attention_plan_args *args,
+                                   bolide_stream stream) {
     return bolide_run(&bolide_op_block_sparse_attention, BOLIDE_PLAN, ctx, args, stream);
 }
 
