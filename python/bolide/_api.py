@@ -44,6 +44,7 @@ from .tllm_enums import ActivationType, RoutingMethodType, SfLayout, is_gated_ac
 from .topk import TopKTieBreak, top_k, top_k_page_table_transform, top_k_ragged_transform
 from .topk_varlen import top_k_varlen
 from .utils import next_positive_power_of_2
+from .xqa import xqa_mla
 
 
 __version__ = _library.version()
@@ -78,5 +79,5 @@ __all__ = [
     "tgv_gemm_sm100", "top_k", "top_k_mask_logits", "top_k_page_table_transform",
     "top_k_ragged_transform", "top_k_renorm_probs", "top_k_sampling_from_probs",
     "top_k_top_p_sampling_from_logits", "top_k_top_p_sampling_from_probs", "top_k_varlen",
-    "top_p_renorm_probs", "top_p_sampling_from_probs", "TopKTieBreak",
+    "top_p_renorm_probs", "top_p_sampling_from_probs", "TopKTieBreak", "xqa_mla",
     *_DTYPES]
