@@ -16,7 +16,8 @@ from .cascade import (
     MultiLevelCascadeAttentionWrapper, merge_state, merge_state_in_place, merge_states)
 from .decode import (
     BatchDecodeMlaWithPagedKVCacheWrapper, BatchDecodeWithPagedKVCacheWrapper,
-    CUDAGraphBatchDecodeWithPagedKVCacheWrapper, fast_decode_plan, single_decode_with_kv_cache)
+    CUDAGraphBatchDecodeWithPagedKVCacheWrapper, fast_decode_plan, single_decode_with_kv_cache,
+    xqa_mla)
 from .gemm import bmm_bf16, mm_bf16, tgv_gemm_sm100
 from .mla import BatchMLAPagedAttentionWrapper
 from .norm import (
@@ -44,7 +45,6 @@ from .tllm_enums import ActivationType, RoutingMethodType, SfLayout, is_gated_ac
 from .topk import TopKTieBreak, top_k, top_k_page_table_transform, top_k_ragged_transform
 from .topk_varlen import top_k_varlen
 from .utils import next_positive_power_of_2
-from .xqa import xqa_mla
 
 
 __version__ = _library.version()

@@ -323,7 +323,7 @@ def convert_compressed_page_aligned_sparse_indices_to_hca_metadata(
     name = "convert_compressed_page_aligned_sparse_indices_to_hca_metadata"
     swa = _cache_of(name, "swa_kv_cache", swa_kv_cache, kv_layout)
     size = _cache_of(name, "compressed_kv_cache", compressed_kv_cache, kv_layout).shape[1]
-    lists, lens, total = (numpy.array(x) for x in
+    lists, lens, total = (numpy.asarray(x) for x in
                           _memory.to_host(sparse_indices, sparse_topk_lens, seq_lens))
     n, b = lists.shape[0], total.shape[0]
     if lists.ndim != 2 or lists.shape[1] < SWA or lens.shape != (n,) or n != b * q_len:
