@@ -438,14 +438,6 @@ static bolide_status check_list(bolide__call *call, const row_view *v) {
 
 /* ---- all rows ----------------------------------------------------------------------------- */
 
-void bolide__begin_dims(bolide__call *call, const void *plan) {
-    for (int i = 0; i < call->program->name_count; i += 4) /* a multiple of 4 has room */
-        call->dims[i] = call->dims[i + 1] = call->dims[i + 2] = call->dims[i + 3] = INT64_MIN;
-    const bolide__plan_dim *d = call->op->plan_dims;
-    for (int i = 0; plan && d && d[i].name; i++)
-        call->dims[i] = bolide__read_i64((const char *)plan + d[i].offset);
-}
-
 static bolide_status check_memory(bolide__call *call, const row_view *v, const bolide_tensor *t,
                                   int sizes_only) {
     if (v->row->has_expr) {
