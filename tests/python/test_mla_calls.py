@@ -406,6 +406,15 @@ def test_v4_by_pages(fw, rng, close):
         hca_compressed_block_tables=made.hca_compressed_block_tables,
         hca_seq_lens=made.hca_seq_lens, hca_is_causal=made.hca_is_causal, **call)
     v.check(close, found, v.expected())
+    slots = [130, 152]  # fewer than the lens count
+    for causal in (True, False):
+        found = trtllm_batch_decode_sparse_mla_dsv4(
+            swa_topk_lens=made.swa_topk_lens, hca_swa_indices=made.hca_swa_indices,
+            hca_compressed_block_tables=made.hca_compressed_block_tables,
+            hca_seq_lens=ints(fw, slots), hca_is_causal=causal, **call)
+        bounds = [s - (1 - i if causal else 0) for s in slots for i in range(2)]
+        rest = [min(a, c) - 128 for a, c in zip(v.lens, bounds)]
+        v.check(close, found, v.expected(rest=rest))
     found = trtllm_batch_decode_sparse_mla_dsv4(
         sparse_indices=ints(fw, v.joined()), seq_lens=ints(fw, v.total),
         hca_sparse_indices_format="compressed-page-aligned", **call)
@@ -456,5 +465,3 @@ def test_v4_refuses_by_name(fw, rng):
     }.items():
         with pytest.raises(ValueError, match=text):
             trtllm_batch_decode_sparse_mla_dsv4(**{**good, **arguments})
-    with pytest.raises(NotImplementedError, match="hca_is_causal"):
-        trtllm_batch_decode_sparse_mla_dsv4(**good, hca_is_causal=False)

@@ -210,15 +210,13 @@ def trtllm_batch_decode_sparse_mla_dsv4(
         one element. :param sinks: ``[h]`` float32, natural logits.
     :param cum_seq_lens_q: ``[b + 1]`` int32, first query of each request. :param max_q_len: of a
         request; nothing depends on it.
-    :param hca_seq_lens: ``[b]`` int32 slots behind a request, no fewer than its lens count.
-    :param hca_is_causal: True; the lens say what each query sees.
+    :param hca_seq_lens: ``[b]`` int32 slots behind a request, the 128 of the window first: no query
+        counts one behind them, nor with hca_is_causal behind its own position among them.
     :param enable_pdl: a hint, as is hca_use_persistent.
     :returns: out, of query's shape; bfloat16 for fp8 by default, else query's dtype.
     """
     name = "trtllm_batch_decode_sparse_mla_dsv4"
     check_backend(name, backend, ("auto", "trtllm-gen", "cute-dsl", "sparse"))
-    if not hca_is_causal:
-        raise NotImplementedError(f"{name}: hca_is_causal: expected True; got False")
     if query.ndim not in (3, 4):
         raise _wrong(name, "query", "[b, q_len, h, 512] or [n, h, 512]", list(query.shape))
     if hca_sparse_indices_format not in (None, "compressed-page-aligned"):
@@ -237,7 +235,7 @@ def trtllm_batch_decode_sparse_mla_dsv4(
         ("hca_swa_indices", hca_swa_indices, 2),
         ("hca_compressed_block_tables", hca_compressed_block_tables, 2))}
     if hca_swa_indices is not None or hca_compressed_block_tables is not None:
-        lists = _by_pages(name, rows, extra, seq_lens, cum_seq_lens_q, hca_seq_lens)
+        lists = _by_pages(name, rows, extra, seq_lens, cum_seq_lens_q, hca_seq_lens, hca_is_causal)
     elif swa_topk_lens is not None:
         lists = _apart(name, rows, extra, seq_lens, hca_seq_lens)
     else:
@@ -248,7 +246,21 @@ def trtllm_batch_decode_sparse_mla_dsv4(
                      bmm2_scale, out, workspace_buffer)
 
 
-def _by_pages(name: str, rows: dict, extra: Any, seq_lens: Any, indptr: Any, slots: Any) -> tuple:
+def _cut(lens: Tensor, slots: Tensor, causal: bool) -> Tensor:
+    """Lens ``[n]`` of queries that count no slot of their request behind a bound."""
+    q_len = lens.shape[0] // slots.shape[0] if slots.shape[0] else 1
+    if _frameworks.is_torch(lens):
+        last = torch.arange(1 - q_len, 1, dtype=torch.int32, device=lens.device)
+        bound = slots[:, None] + (last if causal else 0 * last)
+        return torch.minimum(lens, bound.reshape(-1))
+    import numpy
+
+    last = numpy.arange(1 - q_len, 1, dtype=numpy.int32)
+    return numpy.minimum(lens, (slots[:, None] + (last if causal else 0 * last)).reshape(-1))
+
+
+def _by_pages(name: str, rows: dict, extra: Any, seq_lens: Any, indptr: Any, slots: Any,
+              causal: bool) -> tuple:
     _need(name, "with hca_swa_indices and hca_compressed_block_tables",
           hca_swa_indices=rows["hca_swa_indices"],
           hca_compressed_block_tables=rows["hca_compressed_block_tables"], hca_seq_lens=slots,
@@ -257,10 +269,12 @@ def _by_pages(name: str, rows: dict, extra: Any, seq_lens: Any, indptr: Any, slo
     _none(name, "with hca_swa_indices", sparse_indices=rows["sparse_indices"], seq_lens=seq_lens,
           cum_seq_lens_q=indptr, extra_sparse_indices=rows["extra_sparse_indices"],
           extra_sparse_topk_lens=rows["extra_sparse_topk_lens"])
-    if slots.ndim != 1:
-        raise _wrong(name, "hca_seq_lens", "[b]", list(slots.shape))
-    return (rows["hca_swa_indices"], rows["swa_topk_lens"], extra, None,
-            rows["hca_compressed_block_tables"], rows["sparse_topk_lens"], SWA)
+    n = rows["swa_topk_lens"].shape[0]
+    if slots.ndim != 1 or (n % slots.shape[0] if slots.shape[0] else n):
+        raise _wrong(name, "hca_seq_lens", f"[b] with b a divisor of {n}", list(slots.shape))
+    return (rows["hca_swa_indices"], _cut(rows["swa_topk_lens"], slots, causal), extra, None,
+            rows["hca_compressed_block_tables"], _cut(rows["sparse_topk_lens"], slots, causal),
+            SWA)
 
 
 def _apart(name: str, rows: dict, extra: Any, seq_lens: Any, slots: Any) -> tuple:
