@@ -56,4 +56,22 @@ def single_decode_with_kv_cache(
     return (out, lse) if return_lse else out
 
 
+def single_decode_with_kv_cache_with_jit_module(
+    jit_module: Any, q: Tensor, k: Tensor, v: Tensor, *args: Any, kv_layout: str = "NHD",
+    window_left: int = -1, return_lse: bool = False,
+) -> Union[Tensor, Tuple[Tensor, Tensor]]:
+    """:func:`single_decode_with_kv_cache` with a custom variant.
+
+    :param jit_module: of :func:`bolide.jit.gen_customize_single_decode_module`, loaded.
+    :param q: ``[h_q, d]``. :param k: with v ``[s, h_kv, d]`` (NHD) or ``[h_kv, s, d]`` (HND).
+    :param args: the variant's tensors and numbers, in the order that the module was made with.
+    :param window_left: keys visible before the last one; -1 is no limit.
+    :returns: ``[h_q, d_v]`` of q's dtype, and with return_lse ``[h_q]`` float32, to base 2.
+    """
+    out = _frameworks.empty(q, (q.shape[0], v.shape[-1]), q.dtype)
+    lse = _frameworks.empty(q, (q.shape[0],), "float32") if return_lse else None
+    jit_module.run(q, k, v, None, out, lse, ("NHD", "HND").index(kv_layout), window_left, *args)
+    return (out, lse) if return_lse else out
+
+
 __getattr__ = _missing.lookup(__name__)
