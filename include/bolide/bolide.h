@@ -16,6 +16,7 @@
 #include <bolide/rope.h>
 #include <bolide/sampling.h>
 #include <bolide/sparse.h>
+#include <bolide/sparse_mla.h>
 #include <bolide/topk.h>
 
 #endif
