@@ -16,7 +16,8 @@ from .cascade import (
     MultiLevelCascadeAttentionWrapper, merge_state, merge_state_in_place, merge_states)
 from .decode import (
     BatchDecodeMlaWithPagedKVCacheWrapper, BatchDecodeWithPagedKVCacheWrapper,
-    CUDAGraphBatchDecodeWithPagedKVCacheWrapper, fast_decode_plan, single_decode_with_kv_cache)
+    CUDAGraphBatchDecodeWithPagedKVCacheWrapper, fast_decode_plan, single_decode_with_kv_cache,
+    xqa_mla)
 from .gemm import bmm_bf16, mm_bf16, tgv_gemm_sm100
 from .mla import BatchMLAPagedAttentionWrapper
 from .norm import (
@@ -78,5 +79,5 @@ __all__ = [
     "tgv_gemm_sm100", "top_k", "top_k_mask_logits", "top_k_page_table_transform",
     "top_k_ragged_transform", "top_k_renorm_probs", "top_k_sampling_from_probs",
     "top_k_top_p_sampling_from_logits", "top_k_top_p_sampling_from_probs", "top_k_varlen",
-    "top_p_renorm_probs", "top_p_sampling_from_probs", "TopKTieBreak",
+    "top_p_renorm_probs", "top_p_sampling_from_probs", "TopKTieBreak", "xqa_mla",
     *_DTYPES]

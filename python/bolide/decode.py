@@ -12,6 +12,10 @@ from ._wrappers.decode import (  # noqa: F401
     BatchDecodeWithPagedKVCacheWrapper, CUDAGraphBatchDecodeWithPagedKVCacheWrapper,
     fast_decode_plan)
 from ._wrappers.mla import BatchDecodeMlaWithPagedKVCacheWrapper  # noqa: F401
+from ._wrappers.mla_calls import (  # noqa: F401
+    trtllm_batch_decode_with_kv_cache_mla, xqa_batch_decode_with_kv_cache_mla, xqa_mla)
+from ._wrappers.mla_lists import (  # noqa: F401
+    get_batch_decode_metadata_mla, trtllm_batch_decode_sparse_mla_dsv4)
 from .jit.modules import gen_single_decode_module  # noqa: F401
 
 Tensor = Any
