@@ -8,10 +8,13 @@ from typing import Any, Optional, Tuple, Union
 from . import _frameworks, _missing
 from ._binding import operator
 from ._wrappers._memory import _get_range_buf  # noqa: F401  (engines look for it here)
+from ._wrappers.cudnn import cudnn_batch_decode_with_kv_cache  # noqa: F401
 from ._wrappers.decode import (  # noqa: F401
     BatchDecodeWithPagedKVCacheWrapper, CUDAGraphBatchDecodeWithPagedKVCacheWrapper,
     fast_decode_plan)
 from ._wrappers.mla import BatchDecodeMlaWithPagedKVCacheWrapper  # noqa: F401
+from ._wrappers.trtllm_decode import (  # noqa: F401
+    trtllm_batch_decode_with_kv_cache, xqa_batch_decode_with_kv_cache)
 from .jit.modules import gen_single_decode_module  # noqa: F401
 
 Tensor = Any
