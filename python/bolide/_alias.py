@@ -26,6 +26,8 @@ VERSION = "0.6.18"
 # their places.
 PRIVATE = {
     "decode": "_get_range_buf",
+    "jit.attention":  # examples of custom attention import them from there
+        "gen_customize_single_decode_module gen_customize_single_prefill_module",
     "jit.rope": "gen_rope_module",  # the tutorial for JAX imports it from there
     "utils": "_cache_buf _ceil_pow2 _get_range_buf",
 }

@@ -17,7 +17,7 @@ from .cascade import (
 from .decode import (
     BatchDecodeMlaWithPagedKVCacheWrapper, BatchDecodeWithPagedKVCacheWrapper,
     CUDAGraphBatchDecodeWithPagedKVCacheWrapper, cudnn_batch_decode_with_kv_cache,
-    fast_decode_plan, single_decode_with_kv_cache)
+    fast_decode_plan, single_decode_with_kv_cache, xqa_mla)
 from .gemm import bmm_bf16, mm_bf16, tgv_gemm_sm100
 from .mla import BatchMLAPagedAttentionWrapper
 from .norm import (
@@ -81,4 +81,4 @@ __all__ = [
     "top_k_ragged_transform", "top_k_renorm_probs", "top_k_sampling_from_probs",
     "top_k_top_p_sampling_from_logits", "top_k_top_p_sampling_from_probs", "top_k_varlen",
     "top_p_renorm_probs", "top_p_sampling_from_probs", "TopKTieBreak",
-    "trtllm_fmha_v2_prefill", *_DTYPES]
+    "trtllm_fmha_v2_prefill", "xqa_mla", *_DTYPES]

@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from . import _missing
+from ._wrappers.mla_calls import xqa_mla  # noqa: F401
 from ._wrappers.trtllm_decode import xqa  # noqa: F401
 
 __getattr__ = _missing.lookup(__name__)
