@@ -49,7 +49,7 @@ def _has(module: str) -> dict[str, Any]:
     found = {}
     for name in names:
         value = getattr(source, name, None)
-        here = value is not None and not isinstance(value, ModuleType)
+        here = value is not None and (not isinstance(value, ModuleType) or callable(value))
         if here and not getattr(value, "__bolide_missing__", False):
             found[name] = value
     return found
@@ -111,6 +111,7 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
             for other in _Modules.all():
                 if other:
                     importlib.import_module(f"flashinfer.{other}")
+            vars(module).update(_Modules.all()[name])  # what hides a module of its name
 
     def find_distributions(self, context: Any = None) -> Iterator[_Distribution]:
         name = getattr(context, "name", None)

@@ -8,6 +8,7 @@ from typing import Any, Optional, Tuple, Union
 from . import _frameworks, _missing
 from ._binding import operator
 from ._wrappers._memory import _get_range_buf  # noqa: F401  (engines look for it here)
+from ._wrappers.cudnn import cudnn_batch_decode_with_kv_cache  # noqa: F401
 from ._wrappers.decode import (  # noqa: F401
     BatchDecodeWithPagedKVCacheWrapper, CUDAGraphBatchDecodeWithPagedKVCacheWrapper,
     fast_decode_plan)
@@ -16,6 +17,8 @@ from ._wrappers.mla_calls import (  # noqa: F401
     trtllm_batch_decode_with_kv_cache_mla, xqa_batch_decode_with_kv_cache_mla, xqa_mla)
 from ._wrappers.mla_lists import (  # noqa: F401
     get_batch_decode_metadata_mla, trtllm_batch_decode_sparse_mla_dsv4)
+from ._wrappers.trtllm_decode import (  # noqa: F401
+    trtllm_batch_decode_with_kv_cache, xqa_batch_decode_with_kv_cache)
 from .jit.modules import gen_single_decode_module  # noqa: F401
 
 Tensor = Any

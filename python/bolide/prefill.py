@@ -8,8 +8,12 @@ from typing import Any, Optional, Tuple, Union
 from . import _frameworks, _missing
 from ._arguments import check_backend, later
 from ._binding import operator
+from ._wrappers.cudnn import cudnn_batch_prefill_with_kv_cache  # noqa: F401
 from ._wrappers.prefill import BatchPrefillWithPagedKVCacheWrapper  # noqa: F401
 from ._wrappers.ragged import BatchPrefillWithRaggedKVCacheWrapper  # noqa: F401
+from ._wrappers.trtllm_prefill import (  # noqa: F401
+    fmha_v2_prefill_deepseek, fmha_v2_prefill_sm120, trtllm_batch_context_with_kv_cache,
+    trtllm_fmha_v2_prefill, trtllm_ragged_attention_deepseek)
 from .jit.modules import gen_single_prefill_module  # noqa: F401
 from .utils import MaskMode
 

@@ -327,10 +327,11 @@ class Planned:
     @property
     def _alibi_slopes(self) -> Tensor:
         """For variants that name them: ``[h_q]`` float32."""
+        from ..utils import get_alibi_slopes
+
         slopes = self._kept_slopes
         if slopes is None or slopes.shape[0] != self._num_qo_heads:
-            slopes = variant.alibi_slopes(self._num_qo_heads, self._float_workspace_buffer)
-            self._kept_slopes = slopes
+            self._kept_slopes = slopes = get_alibi_slopes(self._num_qo_heads, self.device)
         return slopes
 
     def _scale_arguments(self, args: tuple, *scales: Any) -> tuple[Any, Any, Any]:

@@ -163,18 +163,6 @@ class Variant:
         self._alive = alive
 
 
-def alibi_slopes(heads: int, like: Any) -> Any:
-    """The slopes of ALiBi's paper, float32 in the memory of another tensor's framework and device:
-    powers of 2 ** (-8 / n) for the power of two n below heads, then odd powers of its root."""
-    n = 1 << (heads.bit_length() - 1)
-    slopes = [2.0 ** (-8.0 * (i + 1) / n) for i in range(n)]
-    slopes += [2.0 ** (-4.0 * (2 * i + 1) / n) for i in range(heads - n)]
-    out = _frameworks.empty(like, (heads,), "float32")
-    for i, slope in enumerate(slopes):
-        out[i] = slope
-    return out
-
-
 def check_switches(name: str, jit_kwargs: Any) -> None:
     """``jit_kwargs``: what FlashInfer's compiler may be told besides ``jit_args``."""
     for key, value in (jit_kwargs or {}).items():
