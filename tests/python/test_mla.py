@@ -36,7 +36,7 @@ class Latents:
         return self.fw.tensor(np.asarray(values), "int32")
 
     def workspace(self):
-        return _frameworks.empty(self.q_nope, (1 << 25,), "uint8")
+        return _frameworks.empty(self.q_nope, (1 << 26,), "uint8")
 
     def tensors(self):
         return self.q_nope, self.q_pe, self.ckv, self.kpe
