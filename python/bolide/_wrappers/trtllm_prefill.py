@@ -116,7 +116,7 @@ def trtllm_ragged_attention_deepseek(
     num_elts_per_sage_attn_blk: Tuple[int, int, int, int] = (0, 0, 0, 0),
     backend: str = "trtllm-gen", q_seq_lens_cpu: Optional[Tensor] = None,
     kv_seq_lens_cpu: Optional[Tensor] = None, use_fp16_softmax: Optional[bool] = None,
-    uses_spcompress: Optional[bool] = None,
+    uses_spcompress: Optional[bool] = None, *, skip_all_rows_active_check: bool = False,
 ) -> Result:
     """Attention of packed requests over packed keys and values, in one call; any head sizes that
     are multiples of 8.
@@ -138,6 +138,8 @@ def trtllm_ragged_attention_deepseek(
     :param lse: ``[n_q, h_q]`` float32, to base 2.
     :param backend: "trtllm-gen" or "cute-dsl": one implementation.
     :param enable_pdl: a hint, as are skip_softmax_threshold_scale_factor and use_fp16_softmax.
+    :param skip_all_rows_active_check: later releases' word that every request has rows and keys,
+        which need not be so here.
     :param sage_attn_sfs: refused, with num_elts_per_sage_attn_blk and uses_spcompress.
     :returns: out, or (out, lse) with return_lse.
     """
