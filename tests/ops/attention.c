@@ -231,6 +231,13 @@ static const char *const batch_mla_cases[] = {
     "batch_mla x=f32 q_scale=0.5 ckv_scale=2 kpe_scale=3 o_scale=4 lse=given",
     "batch_mla x=f32 q_scale=tensor ckv_scale=tensor kpe_scale=tensor o_scale=tensor lse=given",
     "batch_mla x=f32 ckv_scale=0 lse=given",
+    "batch_mla x=bf16,f32 kv_data_type=f8_e4m3fn,f8_e5m2 ckv_scale_arr=given ckv=128,256 kpe=64,0 "
+    "h=3,8,40 causal=1 lse=given ckv_scale=0.5",
+    "batch_mla x=bf16 kv_data_type=f8_e4m3fn ckv_scale_arr=given ckv=512 h=16 q_len=3 page=1,64 "
+    "custom_mask=given lse=given ckv_scale_arr.pad=3",
+    "batch_mla x=bf16 ckv_scale_arr=given expect=unsupported:ckv_scale_arr",
+    "batch_mla x=bf16 kv_data_type=f8_e4m3fn ckv=128 ckv_scale_arr=given ckv_scale_arr.shape=9:8:2 "
+    "expect=invalid_argument:ckv_scale_arr",
     "batch_mla x=f32 custom_mask=given lse=given q_len=5",
     "batch_mla x=f32 packed_custom_mask=given lse=given q_len=7 logits_soft_cap=3",
     "batch_mla x=f32 sinks=given lse=given causal=1 window_left=-1,9",

@@ -6,6 +6,7 @@
 #ifndef BOLIDE_OPS_ATTENTION_BLOCK_H
 #define BOLIDE_OPS_ATTENTION_BLOCK_H
 
+#include "ops/attention/attention_load.h"
 #include "ops/attention/attention_mask.h"
 
 enum { DOT_ROWS_MAX = BOLIDE__ATTN_DOT_ROWS, TILE_ROWS_MAX = BOLIDE__ATTN_TILE_ROWS };
@@ -23,7 +24,7 @@ typedef struct unit {
     bool split;          /* o has the order of bf16_load_split */
     /* scratch of the lane: [heads][rows][…] for q, o, m, l; of scores a head for tiles */
     float *q, *o, *m, *l, *scores, *keys, *values, *changed, *cosine, *sine;
-    float *own_k, *own_v; /* rows of a block as a variant has them */
+    float *own_k, *own_v; /* rows of a block as a variant has them; latents with their scales */
     /* of the block at hand */
     int64_t key;
     int n;
@@ -70,8 +71,11 @@ static void spread_scratch(unit *u, unsigned char *lane) {
     if (p->hooks) {
         u->own_k = take(&lane, BLOCK * u->dq);
         u->own_v = take(&lane, BLOCK * u->dv);
-        u->k_dtype = u->v_dtype = BOLIDE_F32;
+    } else if (p->row_scales) {
+        u->own_v = take(&lane, BLOCK * u->dv);
     }
+    if (p->hooks || p->row_scales)
+        u->k_dtype = u->v_dtype = BOLIDE_F32;
 }
 
 /* ---- rows of a block ----------------------------------------------------------------------- */
@@ -157,6 +161,27 @@ static void step_block(unit *u, int64_t key) {
     find_rows(u, keys_of(u), key + u->n, n, rest);
     for (int j = n; j < BLOCK; j++)
         rest[j] = u->v[u->n - 1];
+}
+
+/* The block's latents, which are keys and values, in f32 with the scales of their parts. */
+static void scale_latents(unit *u) {
+    const bolide__attention_params *p = u->p;
+    const int64_t bytes = (int64_t)sizeof *p->row_scales; /* find_rows counts elements of 8 bits */
+    const char *scales[BLOCK];
+    find_rows(u,
+              (row_source){(const char *)p->row_scales, p->row_scales_page * bytes,
+                           p->row_scales_n * bytes, u->place.request->kv_start, p->indices,
+                           p->table_row},
+              u->key, u->n, scales);
+    for (int j = 0; j < u->n; j++) {
+        float *to = u->own_v + j * u->dv;
+        widen(u->row[j], p->kv_dtype, p->d_vo, to);
+        for (int64_t c = 0; c < p->d_vo; c += BOLIDE_LANES) {
+            const f32x16 scale = f32_set(((const float *)scales[j])[c / BOLIDE__ATTN_SCALED]);
+            f32_store(to + c, f32_mul(f32_load(to + c), scale));
+        }
+        u->row[j] = u->v[j] = (const char *)to;
+    }
 }
 
 static void next_head(unit *u) {

@@ -384,6 +384,8 @@ static void run_block(unit *u) {
         return;
     if (p->hooks)
         change_block(u);
+    else if (p->row_scales)
+        scale_latents(u);
     if (p->flags & BOLIDE__ATTN_ROPE) {
         const int64_t step = pad16(p->d_qk / 2);
         for (int j = 0; j < u->n; j++)
