@@ -504,6 +504,16 @@ def test_cudnn_refusals(fw, rng):
                                               batch_offsets_q=b.index([0, 100, 300]))
 
 
+def test_names_lead_to_one_function():
+    from bolide.cudnn import decode, prefill
+
+    assert bolide.decode.cudnn_batch_decode_with_kv_cache is cudnn_batch_decode_with_kv_cache
+    assert decode.cudnn_batch_decode_with_kv_cache is cudnn_batch_decode_with_kv_cache
+    assert prefill.cudnn_batch_prefill_with_kv_cache is cudnn_batch_prefill_with_kv_cache
+    assert bolide.trtllm_fmha_v2_prefill is trtllm_fmha_v2_prefill
+    assert bolide.xqa.xqa.__doc__ and callable(bolide.xqa)
+
+
 # ---- all of them -----------------------------------------------------------------------------
 
 
