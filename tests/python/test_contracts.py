@@ -97,6 +97,15 @@ def test_trtllm_decode_options(fw, rng, close):
     b.check(close, trtllm_batch_decode_with_kv_cache(b.q, bmm1_scale=0.3, **common), expected)
 
 
+def test_trtllm_decode_of_one_tensor_for_both(fw, rng, close):
+    """Where the second axis is 1 the cache is keys and values."""
+    b = Batch(fw, rng, [1] * 3, [5, 17, 40], h_kv=1, layout="HND")
+    b.v64 = b.k64
+    got = trtllm_batch_decode_with_kv_cache(b.q, b.k_cache, workspace(b), b.table(), b.lens, 40,
+                                            0.125, return_lse=True)
+    b.check(close, got, b.expected(causal=True))
+
+
 def test_trtllm_decode_of_different_lengths(fw, rng, close):
     b = Batch(fw, rng, QUERIES, LENS, layout="HND")
     got = trtllm_batch_decode_with_kv_cache(
