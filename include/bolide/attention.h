@@ -56,8 +56,8 @@ typedef enum bolide_pos_encoding_mode {
 typedef struct bolide_variant_param {
     const char *name;            /* a C name */
     double number;               /* const float in the texts, if tensor is NULL */
-    const bolide_tensor *tensor; /* contiguous f32 or i32 where the context computes: a
-                                    const float * or const int32_t * in the texts, as they lie */
+    const bolide_tensor *tensor; /* contiguous f32, i32 or u8 where the context computes: a const
+                                    float *, int32_t * or uint8_t * in the texts, as they lie */
 } bolide_variant_param;
 
 /* Attention changed by texts of C, compiled at first use: for the GPU with the kernel, for the CPU
@@ -87,7 +87,10 @@ typedef struct bolide_variant {
     int64_t no_softmax; /* 1: what logits returns is the weight itself; sums are not divided, and
                            there are no sinks and no lse */
     const bolide_variant_param *params;
-    int64_t param_count; /* at most 8 */
+    int64_t param_count;      /* at most 8 */
+    const char *declarations; /* C++ in front of the texts, for the GPU alone: types and functions
+                                 that they use. With it a text may also name `at` and `extra`, what
+                                 the names above are taken from */
 } bolide_variant;
 
 /* ---- batch_decode: a few new tokens of each request against its paged cache ----------------- */
