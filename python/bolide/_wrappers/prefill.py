@@ -7,7 +7,6 @@ from typing import Any, Dict, List, Optional, Tuple, Union
 
 from .. import _dtypes, _frameworks
 from .._arguments import later
-from .._binding import operator
 from . import _masks, _memory, variant
 from ._base import Planned, bind, options_of, outputs_bit, refuse
 
