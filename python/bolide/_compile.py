@@ -27,7 +27,7 @@ def _arguments(op) -> list[tuple[str, str, int]]:
     out = []
     letter = iter("abcdefghijklmnopqrstuvwxyz")
     for i, row in enumerate(op.rows):
-        if row is None or row.kind in ("workspace", "plan"):
+        if row is None or row.kind in ("workspace", "plan", "variant"):
             out.append((op.names[i], "int?", i))
         elif row.kind in ("out", "inout"):
             out.append((row.name, f"Tensor({next(letter)}!)?", i))

@@ -17,7 +17,8 @@
 
 typedef void region(void *data);
 
-void GOMP_parallel(region *body, void *data, unsigned threads, unsigned flags);
+/* The name that gcc calls. */
+void parallel(region *body, void *data, unsigned threads, unsigned flags) __asm__("GOMP_parallel");
 int omp_get_max_threads(void);
 int omp_get_thread_num(void);
 int omp_in_parallel(void);
@@ -207,7 +208,7 @@ static const runtime *here(void) {
     return &found;
 }
 
-void GOMP_parallel(region *body, void *data, unsigned threads, unsigned flags) {
+void parallel(region *body, void *data, unsigned threads, unsigned flags) {
     here()->parallel(body, data, threads, flags);
 }
 

@@ -6,7 +6,28 @@
 #ifndef BOLIDE_CORE_CHECK_PARTS_H
 #define BOLIDE_CORE_CHECK_PARTS_H
 
+#include <string.h>
+
 #include "core/op.h"
+
+/* Fields of an args struct, at the offset that a row gives. */
+static inline int64_t bolide__read_i64(const char *p) {
+    int64_t v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+
+static inline double bolide__read_f64(const char *p) {
+    double v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+
+static inline const void *bolide__read_pointer(const char *p) {
+    const void *v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
 
 /* A tensor that is present, and the bytes that it reaches. */
 typedef struct bolide__seen {
@@ -16,7 +37,15 @@ typedef struct bolide__seen {
 } bolide__seen;
 
 /* Forgets every name, then takes those that the plan holds. */
-void bolide__begin_dims(bolide__call *call, const void *plan);
+static inline void bolide__begin_dims(bolide__call *call, const void *plan) {
+    const int count = call->program->name_count;
+    const bolide__plan_dim *d = plan ? call->op->plan_dims : NULL;
+    int64_t *dims = call->dims;
+    for (int i = 0; i < count; i += 4) /* a multiple of 4 has room */
+        dims[i] = dims[i + 1] = dims[i + 2] = dims[i + 3] = INT64_MIN;
+    for (; d && d->name; d++)
+        *dims++ = bolide__read_i64((const char *)plan + d->offset);
+}
 
 /* All rows in their order, with the message of the first that does not hold. */
 bolide_status bolide__check_every_row(bolide__call *call, const void *plan, int sizes_only);

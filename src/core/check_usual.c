@@ -12,27 +12,10 @@
 #include "core/check.h"
 #include "core/check_parts.h"
 #include "core/context.h"
+#include "core/dtype_bit.h"
 
 static const bolide__entry *entry_of(const bolide__call *call) {
     return call->phase == BOLIDE_PLAN ? &call->op->plan : &call->op->run;
-}
-
-static int64_t read_i64(const char *p) {
-    int64_t v;
-    memcpy(&v, p, sizeof v);
-    return v;
-}
-
-static double read_f64(const char *p) {
-    double v;
-    memcpy(&v, p, sizeof v);
-    return v;
-}
-
-static const void *read_pointer(const char *p) {
-    const void *v;
-    memcpy(&v, p, sizeof v);
-    return v;
 }
 
 /* ---- scalars ------------------------------------------------------------------------------ */
@@ -43,6 +26,7 @@ static bool integer_holds(bolide__call *call, const bolide_param *r, const bolid
         return r->flags & BOLIDE_OPTIONAL;
     if ((r->kind == BOLIDE_KIND_BOOL && value >> 1 != 0) ||
         (r->kind == BOLIDE_KIND_ENUM && (value < 0 || value >= row->choices)) ||
+        (row->is_size && value < 0) ||
         (r->kind == BOLIDE_KIND_DTYPE && ((value & (value - 1)) != 0 || !(value & r->dtypes))))
         return false;
     if (row->own_slot >= 0)
@@ -55,17 +39,17 @@ static bool scalar_holds(bolide__call *call, const bolide_param *r, const bolide
     const bool optional = r->flags & BOLIDE_OPTIONAL;
     switch (r->kind) {
     case BOLIDE_KIND_F64:
-        return optional || !isnan(read_f64(field));
+        return optional || !isnan(bolide__read_f64(field));
     case BOLIDE_KIND_I64:
     case BOLIDE_KIND_BOOL:
     case BOLIDE_KIND_ENUM:
     case BOLIDE_KIND_DTYPE:
-        return integer_holds(call, r, row, read_i64(field));
+        return integer_holds(call, r, row, bolide__read_i64(field));
     case BOLIDE_KIND_WORKSPACE:
     case BOLIDE_KIND_PLAN:
     case BOLIDE_KIND_VARIANT:
     case BOLIDE_KIND_COMM:
-        return optional || read_pointer(field);
+        return optional || bolide__read_pointer(field);
     default:
         return false; /* tuples and lists */
     }
@@ -86,15 +70,17 @@ static bool dtype_holds(const bolide__call *call, const bolide_param *r, const b
         const bolide_param *like = &entry_of(call)->rows[row->like_row];
         const char *field = (const char *)call->args + like->offset;
         if (like->kind == BOLIDE_KIND_DTYPE)
-            return read_i64(field) == BOLIDE_NO_INT || read_i64(field) == bolide_dtype_bit(d);
-        const bolide_tensor *t =
-            like->kind <= BOLIDE_KIND_INOUT ? (const bolide_tensor *)read_pointer(field) : NULL;
+            return bolide__read_i64(field) == BOLIDE_NO_INT ||
+                   bolide__read_i64(field) == bolide__quick_dtype_bit(d);
+        const bolide_tensor *t = like->kind <= BOLIDE_KIND_INOUT
+                                     ? (const bolide_tensor *)bolide__read_pointer(field)
+                                     : NULL;
         return t && memcmp(&t->dtype, &d, sizeof d) == 0;
     }
     if (row->like_slot < 0 && memcmp(&row->usual, &d, sizeof d) == 0)
         return true;
     const int64_t set = row->like_slot >= 0 ? call->dims[row->like_slot] : r->dtypes;
-    return set == 0 || set & bolide_dtype_bit(d);
+    return set == 0 || set & bolide__quick_dtype_bit(d);
 }
 
 /* Whether a dimension is what its word says; an expression is looked at when all names are bound.
@@ -117,7 +103,8 @@ static bool layout_holds(bolide__call *call, const bolide_param *r, const bolide
     const bolide_tensor *t = s->t;
     const int64_t small = INT32_MAX, most = (int64_t)1 << 57;
     int64_t numel = 1, span = 0;
-    bool dense = true, one_apart = true;
+    const bool written = r->kind == BOLIDE_KIND_OUT || r->kind == BOLIDE_KIND_INOUT;
+    bool dense = true, one_apart = true, nested = true;
     for (int i = f->ndim - 1; i >= 0; i--) {
         const int64_t size = t->shape[i], stride = t->strides ? t->strides[i] : numel;
         if (size <= 0 || size > small || !word_holds(call, &words[i], size) ||
@@ -128,6 +115,7 @@ static bool layout_holds(bolide__call *call, const bolide_param *r, const bolide
                 return false;
             dense &= stride == numel;
             one_apart &= stride == 1 || i < f->ndim - 1;
+            nested &= stride > span; /* so no two elements lie in one place */
             span += (size - 1) * stride;
         }
         numel *= size;
@@ -140,24 +128,33 @@ static bool layout_holds(bolide__call *call, const bolide_param *r, const bolide
     s->low = address;
     s->high = address + ((uintptr_t)span + 1) * bytes;
     return (dense || !(r->flags & BOLIDE_DENSE)) && (one_apart || r->flags & BOLIDE_STRIDED) &&
-           t->data && (align & (align - 1)) == 0 && (address & (align - 1)) == 0;
+           (nested || !written) && t->data && (align & (align - 1)) == 0 &&
+           (address & (align - 1)) == 0;
 }
 
-static bool tensor_holds(bolide__call *call, int index, bolide__seen *s) {
-    const bolide__program *p = call->program;
-    const bolide__row *row = &p->rows[index];
-    const bolide_param *r = &entry_of(call)->rows[index];
+/* As bolide__row_form, which need not be asked where ranks tell the forms apart. */
+static const bolide__form *form_of(const bolide__call *call, int index, const bolide_tensor *t) {
+    const bolide__row *row = &call->program->rows[index];
+    if (row->same_rank)
+        return bolide__row_form(call, index, t);
+    const bolide__form *f = &call->program->forms[row->first_form];
+    for (const bolide__form *end = f + row->form_count; f < end; f++)
+        if (f->choice >= 0 ? f->choice == call->dims[row->choice_slot] : f->ndim == t->ndim)
+            return f;
+    return NULL;
+}
+
+static bool tensor_holds(bolide__call *call, const bolide_param *r, int index, bolide__seen *s) {
+    const bolide__row *row = &call->program->rows[index];
     const bolide_tensor *t = s->t;
-    const bolide__form *f = &p->forms[row->first_form];
     if (!device_holds(call, r, t->device) || t->ndim < 0 || t->ndim > BOLIDE__MAX_NDIM ||
         (t->ndim > 0 && !t->shape))
         return false;
-    if (row->form_count != 1 || f->choice >= 0)
-        f = bolide__row_form(call, index, t);
+    const bolide__form *f = form_of(call, index, t);
     if (!f || f->ndim != t->ndim)
         return false;
     if (row->twin_row >= 0) {
-        const bolide_tensor *twin = (const bolide_tensor *)read_pointer(
+        const bolide_tensor *twin = (const bolide_tensor *)bolide__read_pointer(
             (const char *)call->args + entry_of(call)->rows[row->twin_row].offset);
         if (!twin || twin->ndim != t->ndim)
             return false;
@@ -166,16 +163,16 @@ static bool tensor_holds(bolide__call *call, int index, bolide__seen *s) {
     return dtype_holds(call, r, row, t->dtype) && layout_holds(call, r, f, s);
 }
 
-/* Whether a number-or-tensor row holds but for its tensor, and an absent tensor may be absent. */
+/* Whether an absent tensor may be absent, and a row takes no number beside a tensor. */
 static bool presence_holds(const bolide__call *call, const bolide_param *r, const void *tensor) {
     const bool optional = r->flags & BOLIDE_OPTIONAL;
     const char *number = (const char *)call->args + r->offset2;
     if (r->kind == BOLIDE_KIND_F64_OR_TENSOR) {
-        const double x = read_f64(number);
+        const double x = bolide__read_f64(number);
         return tensor ? isnan(x) || x == r->f64 : !isnan(x) || optional;
     }
     if (r->kind == BOLIDE_KIND_I64_OR_TENSOR) {
-        const int64_t x = read_i64(number);
+        const int64_t x = bolide__read_i64(number);
         return tensor ? x == BOLIDE_NO_INT || x == r->i64 : x != BOLIDE_NO_INT || optional;
     }
     return tensor || optional;
@@ -195,7 +192,8 @@ static bool expressions_hold(bolide__call *call, const bolide__seen *all, int co
                 return false;
             if (w->kind != BOLIDE__EXPR)
                 continue;
-            bolide__solve(p, call->dims, w, t->shape[i]);
+            if (!bolide__solve(p, call->dims, w, t->shape[i]))
+                return false;
             const int64_t want = bolide__eval(p, call->dims, w->code);
             if (want != INT64_MIN && want != t->shape[i])
                 return false;
@@ -214,13 +212,15 @@ int bolide__check_usual(bolide__call *call, const void *plan, bolide__seen *all)
         if (!scalar_holds(call, &rows[index], &p->rows[index]))
             return -1;
     }
-    for (int i = 0; i < p->tensor_count; i++) {
-        const bolide_param *r = &rows[p->tensors[i]];
-        bolide__seen *s = &all[count];
-        s->t = (const bolide_tensor *)read_pointer((const char *)call->args + r->offset);
-        if (!presence_holds(call, r, s->t) || (s->t && !tensor_holds(call, p->tensors[i], s)))
+    for (const uint8_t *at = p->tensors, *end = at + p->tensor_count; at < end; at++) {
+        const bolide_param *r = &rows[*at];
+        const void *t = bolide__read_pointer((const char *)call->args + r->offset);
+        if (!t && r->kind <= BOLIDE_KIND_INOUT && r->flags & BOLIDE_OPTIONAL)
+            continue; /* most rows of most calls */
+        all[count].t = t;
+        if (!presence_holds(call, r, t) || (t && !tensor_holds(call, r, *at, &all[count])))
             return -1;
-        count += s->t != NULL;
+        count += t != NULL;
     }
     return p->expressions && !expressions_hold(call, all, count) ? -1 : count;
 }

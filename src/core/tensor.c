@@ -6,6 +6,8 @@
 
 #include <string.h>
 
+#include "core/dtype_bit.h"
+
 typedef struct dtype_line {
     const char *name;
     const char *other[3]; /* further spellings that parsing accepts */
@@ -43,19 +45,14 @@ bolide_dtype bolide_dtype_of(int64_t bit) {
     return (bolide_dtype){0, 0, 0};
 }
 
-/* One more than the bit, by code and by 4, 8, 16, 32 or 64 bits; 0: there is none. Every call asks
- * for every tensor, so this is not a search. */
-static const uint8_t by_code[18][5] = {
+const uint8_t bolide__bit_by_code[18][5] = {
     [0] = {0, 11, 13, 15, 17}, [1] = {0, 10, 12, 14, 16}, [2] = {0, 0, 3, 2, 1},
     [4] = {0, 0, 4, 0, 0},     [6] = {0, 9, 0, 0, 0},     [10] = {0, 5, 0, 0, 0},
     [12] = {0, 6, 0, 0, 0},    [14] = {0, 7, 0, 0, 0},    [17] = {8, 0, 0, 0, 0},
 };
 
 int64_t bolide_dtype_bit(bolide_dtype d) {
-    if (d.lanes != 1 || d.code > 17 || d.bits < 4 || d.bits > 64 || (d.bits & (d.bits - 1)) != 0)
-        return 0;
-    const int index = by_code[d.code][__builtin_ctz(d.bits) - 2];
-    return index ? (int64_t)1 << (index - 1) : 0;
+    return bolide__quick_dtype_bit(d);
 }
 
 const char *bolide_dtype_name(int64_t bit) {
@@ -92,4 +89,28 @@ bool bolide__is_contiguous(const bolide_tensor *t) {
         want *= t->shape[i];
     }
     return true;
+}
+
+static int64_t common_divisor(int64_t a, int64_t b) {
+    while (b != 0) {
+        const int64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a < 0 ? -a : a;
+}
+
+bool bolide__meets_itself(const bolide_tensor *t) {
+    if (bolide__is_contiguous(t))
+        return false;
+    for (int32_t i = 0; i < t->ndim; i++) {
+        for (int32_t k = i + 1; t->shape[i] > 1 && k < t->ndim; k++) {
+            const int64_t a = t->strides[i], b = t->strides[k], c = common_divisor(a, b);
+            /* |b/c| steps of one are |a/c| steps of the other. */
+            if (t->shape[k] > 1 && c != 0 && (b < 0 ? -b : b) / c < t->shape[i] &&
+                (a < 0 ? -a : a) / c < t->shape[k])
+                return true;
+        }
+    }
+    return false;
 }

@@ -49,5 +49,8 @@ static inline int64_t bolide__dtype_bytes(int64_t bit) {
 }
 
 bool bolide__is_contiguous(const bolide_tensor *t);
+/* Whether two steps along different dimensions of a tensor with elements lead to one place: then an
+ * output would hold whatever is written last. */
+bool bolide__meets_itself(const bolide_tensor *t);
 
 #endif

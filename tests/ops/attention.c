@@ -18,6 +18,7 @@ static const char *const batch_decode_cases[] = {
     "batch_decode len=0:1:7:8:9:63:64:65:128:300 page=1,3,16,19,128,256,512 x=f16 lse=given",
     "batch_decode len=0:0:0 x=f16 lse=given",
     "batch_decode b=0 x=f16 lse=given",
+    "batch_decode b=0 x=f16 fixed_split_size=2 block_tables=none,given",
     "batch_decode len=16:32:16 page=16 spare=0 x=f32 lse=given", /* a full pool */
     "batch_decode b=1 len=5000 x=f32 lse=given h_q=8 h_kv=1",    /* split */
     "batch_decode len=3000:1:700:0:2 x=f16 lse=given kv_layout=NHD,HND",
@@ -65,6 +66,15 @@ static const char *const batch_decode_cases[] = {
     "batch_decode x=f32 q_len_per_req=5 packed_custom_mask=given lse=given b=5 h_q=6 h_kv=1",
     "batch_decode x=f32 q_len_per_req=7 packed_custom_mask=given window_left=20 sinks=given",
     "batch_decode x=f16 q_len_per_req=20 custom_mask=given max=300 h_q=8 h_kv=1 lse=given",
+    /* bits over the query tokens, pages of values apart */
+    "batch_decode x=f32 q_len_per_req=1,3,8 causal=0 draft_mask=given lse=given b=8",
+    "batch_decode x=f16 q_len_per_req=5,40 causal=0 draft_mask=given len=0:3:5:40:64:65:200:300",
+    "batch_decode x=f32 q_len_per_req=20,70 causal=0 draft_mask=given draft_mask.dtype=u16,u32 "
+    "len=0:20:70:100:130:700 lse=given draft_mask.pad=3",
+    "batch_decode x=f32 q_len_per_req=9 causal=0 draft_mask=given window_left=0,4,50 sinks=given",
+    "batch_decode block_tables=given v_block_tables=given x=f16 len=0:5:64:100 page=16 lse=given",
+    "batch_decode block_tables=given v_block_tables=given v_block_tables.pad=2 x=bf16 page=3,64 "
+    "max=300 kv_layout=NHD,HND",
     /* views */
     "batch_decode x=bf16 q.pad=8 out.pad=24 lse=given lse.pad=3 k_cache.pad=8 v_cache.pad=16",
     "batch_decode x=f16 k_cache.order=0:2:1:3 v_cache.order=2:0:1:3 q.order=1:0:2 lse=given",
@@ -87,6 +97,11 @@ static const char *const batch_decode_cases[] = {
     "batch_decode k_scale=tensor k_scale.shape=3 expect=invalid_argument:k_scale",
     "batch_decode b=2 q.shape=3:4:64 out.shape=3:4:64 expect=invalid_argument:q",
     "batch_decode x=f16 q.dtype=bf16 expect=invalid_argument:q",
+    "batch_decode q_len_per_req=2 draft_mask=given expect=invalid_argument:draft_mask",
+    "batch_decode b=1 q_len_per_req=9 causal=0 draft_mask=given draft_mask.shape=9:1 "
+    "expect=invalid_argument:draft_mask",
+    "batch_decode causal=0 draft_mask=given custom_mask=given expect=invalid_argument:draft_mask",
+    "batch_decode v_block_tables=given expect=invalid_argument:v_block_tables",
 };
 BOLIDE_TEST(batch_decode, batch_decode_cases);
 
@@ -101,6 +116,7 @@ static const char *const batch_prefill_paged_cases[] = {
     "batch_prefill_paged len=3:2:0 q_len=5:2:4 x=f32 causal=1 lse=given",
     "batch_prefill_paged len=3 q_len=2 b=1 x=f32 causal=1",
     "batch_prefill_paged b=0 x=f16",
+    "batch_prefill_paged b=0 x=f16 fixed_split_size=2 block_tables=none,given",
     "batch_prefill_paged len=0:0 q_len=0:0 x=f16",
     "batch_prefill_paged len=5:6 q_len=0:0 x=f16", /* keys and no query */
     "batch_prefill_paged len=16:32:16 page=16 spare=0 x=f32 causal=1 lse=given",
@@ -134,6 +150,18 @@ static const char *const batch_prefill_paged_cases[] = {
     "batch_prefill_paged x=f32 fixed_split_size=1,16 causal=1 lse=given",
     "batch_prefill_paged x=f32 disable_split_kv=1 causal=1 lse=given max=600",
     "batch_prefill_paged x=f16 q.pad=8 k_cache.pad=8 out.pad=5 k_cache.order=0:2:1:3 causal=1",
+    "batch_prefill_paged x=f32 causal=0,1 chunked_attention_size=1,7,64,100,1000 lse=given max=300",
+    "batch_prefill_paged x=bf16 causal=1 chunked_attention_size=128 len=700:513:90 q_len=600:1:90",
+    "batch_prefill_paged x=f32 causal=1 chunked_attention_size=40 window_left=30 sinks=given "
+    "max=300",
+    "batch_prefill_paged x=f32 causal=1 chunked_attention_size=16 len=20:9 q_len=50:17 lse=given",
+    "batch_prefill_paged x=f32 draft_mask=given lse=given max=300 qmax=70",
+    "batch_prefill_paged x=f16 draft_mask=given draft_mask.dtype=u16,u32 q_len=0:1:33:64:65:5 "
+    "len=4:1:40:500:65:3 lse=given",
+    "batch_prefill_paged block_tables=given v_block_tables=given x=f16 causal=1 lse=given",
+    "batch_prefill_paged o_indptr=given x=f16 causal=1 lse=given b=5",
+    "batch_prefill_paged chunked_attention_size=-1 expect=invalid_argument:chunked_attention_size",
+    "batch_prefill_paged causal=1 draft_mask=given expect=invalid_argument:draft_mask",
     "batch_prefill_paged max_num_rows=2 q_len=1:2 len=5:6 expect=invalid_argument:max_num_rows",
     "batch_prefill_paged max_token_per_sequence=2 q_len=1:3 len=5:6 "
     "expect=invalid_argument:max_token_per_sequence",
@@ -148,6 +176,7 @@ static const char *const batch_prefill_ragged_cases[] = {
     "batch_prefill_ragged x=f16,bf16,f32 kv_layout=NHD,HND causal=0,1 lse=given",
     "batch_prefill_ragged x=bf16 kv_data_type=f8_e4m3fn,f8_e5m2 causal=1 k_scale=0.5 v_scale=2",
     "batch_prefill_ragged x=f8_e5m2 causal=1 lse=given",
+    "batch_prefill_ragged x=f32,bf16 causal=0,1 chunked_attention_size=1,50,128 lse=given max=300",
     "batch_prefill_ragged len=0:1:64:65:300 x=f32 causal=1 lse=given",
     "batch_prefill_ragged len=9:30:0:70 gap=3 x=f32 causal=1 lse=given v_indptr=given,none "
     "o_indptr=given,none",
@@ -188,6 +217,53 @@ static const char *const batch_attention_cases[] = {
 };
 BOLIDE_TEST(batch_attention, batch_attention_cases);
 
+static const char *const block_sparse_attention_cases[] = {
+    "block_sparse_attention x=f16,bf16,f32 kv_layout=NHD,HND lse=given",
+    "block_sparse_attention x=bf16 kv_data_type=f8_e4m3fn,f8_e5m2 k_scale=0.5 v_scale=2 lse=given",
+    "block_sparse_attention x=f8_e4m3fn o_data_type=f8_e5m2,f32,f16 o_scale=0.01",
+    "block_sparse_attention R=1,2,7,16,64,100 C=1,3,16,48 N=96 M=64 x=f16 lse=given",
+    "block_sparse_attention R=128 C=128 M=512 N=512 kept=30 x=bf16 d=128 lse=given",
+    "block_sparse_attention R=0 C=8 M=150 N=200 x=f32 lse=given parts=1,3", /* rows of any number */
+    "block_sparse_attention row=0:3:0:1 x=f32 lse=given sinks=given,none",  /* empty row blocks */
+    "block_sparse_attention row=0 x=f32 lse=given",
+    "block_sparse_attention kept=100 x=f32 lse=given",
+    "block_sparse_attention M=0 x=f16 lse=given",
+    "block_sparse_attention N=0 x=f16 lse=given",
+    "block_sparse_attention R=1 C=1 M=300 N=300 kept=5 d=8 h_q=1 h_kv=1 x=f32 lse=given",
+    "block_sparse_attention h_q=1,3,6,8,16 h_kv=1 x=f32 lse=given",
+    "block_sparse_attention d=8,80,112,256,576 x=f16 lse=given",
+    "block_sparse_attention d_qk=192 d_vo=128 x=bf16 lse=given",
+    "block_sparse_attention x=f32 logits_soft_cap=2 sm_scale=3 lse=given return_lse_base_on_e=1",
+    "block_sparse_attention x=f16 q_scale=tensor k_scale=tensor v_scale=tensor o_scale=2",
+    "block_sparse_attention x=f32 custom_mask=given lse=given R=5,16 C=3,16 parts=2",
+    "block_sparse_attention x=f32 packed_custom_mask=given lse=given R=5,16 C=3,16 h_q=6",
+    "block_sparse_attention x=f32 custom_mask=given causal=1 lse=given", /* the mask wins */
+    "block_sparse_attention x=f16 q.pad=8 k.pad=16 v.pad=8 out.pad=5 lse=given lse.pad=1",
+    "block_sparse_attention x=f16 k.order=1:0:2 q.order=1:0:2 lse=given", /* heads first */
+    "block_sparse_attention row=200:3 M=20 R=10 N=3200 x=f32 lse=given h_q=8 h_kv=1", /* split */
+    "block_sparse_attention M=20 R=10 N=3200 x=f32 lse=given fixed_split_size=3,64",
+    "block_sparse_attention M=20 R=10 N=3200 x=f32 lse=given disable_split_kv=1",
+    /* positions, which are places in the matrix */
+    "block_sparse_attention x=f32 causal=1 M=96,30,200 N=96 lse=given parts=1,2",
+    "block_sparse_attention x=f16,bf16 causal=1 C=1,3,32 R=0 M=96 N=96 kept=70 lse=given",
+    "block_sparse_attention x=bf16 causal=1 R=128 C=64 M=512 N=512 kept=30 lse=given",
+    "block_sparse_attention x=f32 causal=0,1 window_left=0,1,20,95 M=96 R=7 C=3 lse=given",
+    "block_sparse_attention x=f32 pos_encoding_mode=ALIBI h_q=6,8 causal=0,1 parts=2 lse=given",
+    "block_sparse_attention x=f32,f16 pos_encoding_mode=ROPE_LLAMA causal=0,1 R=3,16 parts=2 "
+    "rope_scale=2 lse=given",
+    "block_sparse_attention x=f32 pos_encoding_mode=ALIBI custom_mask=given window_left=30 C=1 R=0",
+    "block_sparse_attention x=f32 causal=1 M=20 R=10 N=3200 C=16 lse=given h_q=8 h_kv=1",
+    "block_sparse_attention M=64 N=100 C=16 expect=invalid_argument:N",
+    "block_sparse_attention M=-1 expect=invalid_argument:M",
+    "block_sparse_attention C=0 expect=invalid_argument:C",
+    "block_sparse_attention h_q=5 h_kv=2 expect=invalid_argument:num_qo_heads",
+    "block_sparse_attention d=12 expect=unsupported:head_dim",
+    "block_sparse_attention max_num_rows=2 expect=invalid_argument:max_num_rows",
+    "block_sparse_attention k.shape=100:2:64 v.shape=100:2:64 expect=invalid_argument:k",
+    "block_sparse_attention x=f16 q.dtype=bf16 expect=invalid_argument:q",
+};
+BOLIDE_TEST(block_sparse_attention, block_sparse_attention_cases);
+
 static const char *const batch_mla_cases[] = {
     "batch_mla x=f16,bf16,f32 causal=0,1 lse=given",
     "batch_mla x=f16 kv_data_type=f8_e4m3fn,f8_e5m2 ckv_scale=0.5 kpe_scale=2 lse=given",
@@ -204,6 +280,13 @@ static const char *const batch_mla_cases[] = {
     "batch_mla x=f32 q_scale=0.5 ckv_scale=2 kpe_scale=3 o_scale=4 lse=given",
     "batch_mla x=f32 q_scale=tensor ckv_scale=tensor kpe_scale=tensor o_scale=tensor lse=given",
     "batch_mla x=f32 ckv_scale=0 lse=given",
+    "batch_mla x=bf16,f32 kv_data_type=f8_e4m3fn,f8_e5m2 ckv_scale_arr=given ckv=128,256 kpe=64,0 "
+    "h=3,8,40 causal=1 lse=given ckv_scale=0.5",
+    "batch_mla x=bf16 kv_data_type=f8_e4m3fn ckv_scale_arr=given ckv=512 h=16 q_len=3 page=1,64 "
+    "custom_mask=given lse=given ckv_scale_arr.pad=3",
+    "batch_mla x=bf16 ckv_scale_arr=given expect=unsupported:ckv_scale_arr",
+    "batch_mla x=bf16 kv_data_type=f8_e4m3fn ckv=128 ckv_scale_arr=given ckv_scale_arr.shape=9:8:2 "
+    "expect=invalid_argument:ckv_scale_arr",
     "batch_mla x=f32 custom_mask=given lse=given q_len=5",
     "batch_mla x=f32 packed_custom_mask=given lse=given q_len=7 logits_soft_cap=3",
     "batch_mla x=f32 sinks=given lse=given causal=1 window_left=-1,9",
@@ -220,6 +303,62 @@ static const char *const batch_mla_cases[] = {
     "batch_mla kpe=0 q_pe=given q_pe.shape=9:4:8 expect=invalid_argument:q_pe",
 };
 BOLIDE_TEST(batch_mla, batch_mla_cases);
+
+static const char *const sparse_mla_cases[] = {
+    "sparse_mla x=f16,bf16,f32 lse=given h=1,2,3,5,8,9,16,128",
+    "sparse_mla x=f8_e4m3fn,f8_e5m2 lse=given h=2,40 out=bf16,f16,f8_e4m3fn",
+    "sparse_mla x=bf16 kv_cache=f8_e4m3fn,f32,f16 lse=given h=4,12",
+    "sparse_mla x=bf16,f16,f32 kv_format=FP8_656 h=3,16 lse=given page=1,4,64 pages=40",
+    "sparse_mla x=bf16 kv_format=FP8_656 d_qk=512 h=8,64 lse=given",
+    "sparse_mla x=bf16,f32 kv_format=FP8_584 h=3,16 lse=given page=1,4,64 pages=40",
+    "sparse_mla x=bf16 d_qk=576 d_vo=512 k=128,192,256,512,1024,2048 pages=40 page=64 h=16 n=2",
+    "sparse_mla x=bf16 d_qk=320 d_vo=256 k=64,65,63 h=1,8,9,64 lse=given",
+    "sparse_mla x=f32 d_qk=512 d_vo=512 k=1 h=1 n=1,4,16,40 lse=given",
+    "sparse_mla x=f32 d_qk=8,24,72 d_vo=8 h=3,13 lse=given",
+    "sparse_mla x=f32 d_qk=200 d_vo=200,104 h=4,33 k=300 n=20 lse=given",
+    "sparse_mla topk_lens=given lse=given x=f32 n=9 h=2,17",
+    "sparse_mla seq_lens=given lse=given x=f32 n=8 b=2,8 topk_lens=given,none",
+    "sparse_mla seq_lens=given qo_indptr=given lse=given x=f32 n=10 b=1,3,7",
+    "sparse_mla gaps=1 lse=given x=f32,bf16 sinks=given,none out.values=nan",
+    "sparse_mla k=0 lse=given x=bf16",
+    "sparse_mla pages=0 lse=given x=bf16 extra_kv_cache=given pages_x=0",
+    "sparse_mla page=0 lse=given x=bf16 extra_kv_cache=given extra_block_tables=given page_x=0",
+    "sparse_mla extra_kv_cache=given lse=given x=f32,bf16 h=4,20 extra_topk_lens=given,none",
+    "sparse_mla extra_kv_cache=given extra_block_tables=given lse=given x=f32 page_x=1,3,64 m_x=9",
+    "sparse_mla extra_kv_cache=given extra_topk_lens=given extra_topk_lens_offset=128 x=f32 n=7",
+    "sparse_mla extra_kv_cache=given extra_block_tables=given extra_topk_lens=given x=bf16 k=128 "
+    "seq_lens=given b=2 n=8 extra_topk_lens_offset=128 sinks=given lse=given",
+    "sparse_mla extra_kv_cache=given kv_format=FP8_584 x=bf16 h=4,64 sinks=given lse=given",
+    "sparse_mla extra_kv_cache=given kv_format=FP8_656 extra_block_tables=given x=bf16 h=4,64",
+    "sparse_mla sinks=given lse=given x=f32 h=4,40",
+    "sparse_mla bmm1_scale=0,-0.1,0.2 bmm2_scale=2.5 lse=given x=f32",
+    "sparse_mla bmm1_scale=tensor bmm2_scale=tensor lse=given x=f32 d_qk=16 d_vo=16",
+    "sparse_mla x=bf16 lse=given return_lse_base_on_e=1",
+    "sparse_mla n=0 x=bf16 lse=given",
+    "sparse_mla h=0 x=bf16 lse=given",
+    "sparse_mla x=bf16 q.pad=8 kv_cache.pad=64 indices.pad=3 out.pad=5 lse=given lse.pad=2",
+    "sparse_mla x=f16 indices.stride=90 q.order=1:0:2 kv_cache.order=1:0:2 lse=given",
+    "sparse_mla kv_format=FP8_656 x=bf16 kv_cache.pad=16 kv_cache.order=1:0:2",
+    "sparse_mla x=bf16 page=1 pages=200000 d_qk=8 d_vo=8",
+    "sparse_mla d_qk=12 d_vo=8 expect=unsupported:q",
+    "sparse_mla d_qk=584 expect=unsupported:q",
+    "sparse_mla d_qk=64 d_vo=72 expect=unsupported:out",
+    "sparse_mla kv_format=FP8_656 d_qk=568 expect=unsupported:q",
+    "sparse_mla kv_format=FP8_584 d_qk=576 expect=unsupported:q",
+    "sparse_mla kv_format=FP8_584 d_vo=448 expect=unsupported:out",
+    "sparse_mla kv_cache=u8 expect=invalid_argument:kv_cache",
+    "sparse_mla kv_format=FP8_584 kv_cache.order=1:0:2 expect=invalid_argument:kv_cache",
+    "sparse_mla kv_format=FP8_656 kv_cache.offset=1 expect=invalid_argument:kv_cache",
+    "sparse_mla extra_indices=given expect=invalid_argument:extra_indices",
+    "sparse_mla extra_block_tables=given expect=invalid_argument:extra_block_tables",
+    "sparse_mla extra_topk_lens=given expect=invalid_argument:extra_topk_lens",
+    "sparse_mla extra_kv_cache=given extra_indices=none expect=invalid_argument:extra_indices",
+    "sparse_mla extra_topk_lens_offset=-1 expect=invalid_argument:extra_topk_lens_offset",
+    "sparse_mla qo_indptr=given expect=invalid_argument:qo_indptr",
+    "sparse_mla seq_lens=given n=5 b=2 expect=invalid_argument:seq_lens",
+    "sparse_mla bmm1_scale=tensor bmm1_scale.shape=3 expect=invalid_argument:bmm1_scale",
+};
+BOLIDE_TEST(sparse_mla, sparse_mla_cases);
 
 static const char *const single_decode_cases[] = {
     "single_decode_with_kv_cache x=f16,bf16,f32 kv_layout=NHD,HND lse=given",
@@ -250,3 +389,39 @@ static const char *const single_prefill_cases[] = {
     "single_prefill_with_kv_cache d_qk=192 d_vo=128 x=bf16 causal=1 return_lse_base_on_e=1",
 };
 BOLIDE_TEST(single_prefill_with_kv_cache, single_prefill_cases);
+
+/* Enough tiles of 128 rows for attention_sm90.cu, and what it leaves to the other kernels. */
+static const char *const large_cases[] = {
+    "batch_prefill_paged len=400:300:5:0:129 q_len=130:150:9:2:129 h_q=16 h_kv=4 d=64 x=bf16 "
+    "causal=1 page=1,8,24,64,256 kv_layout=NHD,HND lse=given",
+    "batch_prefill_paged len=400:300 q_len=130:150 h_q=16 h_kv=4 d=128 x=f16 causal=0 page=16,17 "
+    "block_tables=given lse=given window_left=40",
+    "batch_prefill_paged len=200:130 q_len=130:130 h_q=16 h_kv=4 d=256 x=bf16 causal=1 page=16,32 "
+    "lse=given",
+    "batch_prefill_ragged len=400:130:180 q_len=130:130:9 h_q=16 h_kv=4 d=64,128 x=f16,bf16 "
+    "causal=1 lse=given",
+    "batch_prefill_ragged len=400:130 q_len=130:130 h_q=16,18,32 h_kv=2 d=64 x=bf16 lse=given",
+    "batch_prefill_ragged len=280:0:1:128:127:90 q_len=280:3:1:128:140:0 h_q=16 h_kv=4 d=64 x=bf16 "
+    "causal=0,1 gap=3 lse=given v_indptr=given o_indptr=given",
+    "batch_prefill_ragged len=400:130 q_len=150:130 h_q=16 h_kv=4 d=64 x=bf16 causal=1 "
+    "window_left=0,50,128,300 lse=given",
+    "batch_prefill_ragged len=300:130 q_len=150:130 h_q=16 h_kv=4 d=64 x=f16 causal=1 "
+    "logits_soft_cap=5 lse=given",
+    "batch_prefill_ragged len=300:130 q_len=150:130 h_q=16 h_kv=4 d=64 x=f16 causal=1 "
+    "sm_scale=-0.2,0,1.5 lse=given",
+    "batch_prefill_ragged len=300:130 q_len=150:130 h_q=16 h_kv=4 d=64 x=bf16 causal=1 sinks=given "
+    "q_scale=tensor k_scale=tensor v_scale=tensor o_scale=2 lse=given return_lse_base_on_e=1",
+    "batch_prefill_ragged len=300:130 q_len=150:130 h_q=16 h_kv=4 d_qk=192 d_vo=128 x=bf16 "
+    "causal=1 kv_layout=HND lse=given",
+    "batch_prefill_ragged len=300:130 q_len=150:130 h_q=16 h_kv=4 d=80,96,256 x=bf16 causal=1 "
+    "lse=given",
+    "batch_prefill_ragged len=300:130 q_len=150:130 h_q=18 h_kv=2 d=64 x=f16 causal=1 q.pad=8 "
+    "k.pad=16 v.pad=8 out.pad=24 lse=given lse.pad=1",
+    "batch_prefill_ragged len=300:130 q_len=150:130 h_q=16 h_kv=4 d=64 x=bf16 causal=1 k.pad=4",
+    "batch_prefill_ragged len=300:130 q_len=150:130 h_q=16 h_kv=4 d=64 x=bf16 causal=1 out.pad=5 "
+    "out.offset=3",
+    "batch_prefill_ragged len=1200 q_len=300 b=1 h_q=16 h_kv=2 d=64 x=bf16 causal=1 lse=given",
+    "single_prefill_with_kv_cache n=380 len=600 h_q=16 h_kv=2 d=64,128 x=bf16,f16 causal=1 "
+    "kv_layout=HND lse=given",
+};
+BOLIDE_TEST_GPU(attention_large, large_cases);

@@ -13,6 +13,7 @@ static const char *const top_p_sampling_from_probs_cases[] = {
     "top_p_sampling_from_probs v=128256 n=3 peak=0,1,3 top_p=0.9",
     "top_p_sampling_from_probs v=128256 n=2 kind=ties,sparse,onehot,nan,zero top_p=0.9",
     "top_p_sampling_from_probs v=40000 n=7 kind=mixed top_p=0,1,1e-9,0.3",
+    "top_p_sampling_from_probs v=1000000 n=1 top_p=0.9", /* more than any cluster keeps */
     "top_p_sampling_from_probs v=50 n=20 kind=inf,raw top_p=0.5,1",
     "top_p_sampling_from_probs v=400 n=200 kind=mixed",
     "top_p_sampling_from_probs v=300 seed.dtype=i64 offset.dtype=u64 n=30",
@@ -95,6 +96,7 @@ static const char *const softmax_cases[] = {
     "softmax v=300 n=7 kind=mixed out=logits logits=f32 logits.pad=9",
     "softmax v=300 n=9 temperature.shape=1 logits.pad=3 out.pad=5 logits=bf16",
     "softmax v=128256 n=2 peak=1,20 logits=bf16,f32",
+    "softmax v=1000000 n=1 logits=f32", /* more than any cluster keeps */
     "softmax v=64 n=20 kind=inf logits=f16,f32 temperature=0,1",
     "softmax v=64 n=20 kind=inf,onehot logits=f32 temperature=-1,tensor",
 };

@@ -13,7 +13,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import bolide  # noqa: E402
-from attention64 import Batch  # noqa: E402
+from attention64 import Batch, attention  # noqa: E402
 
 bolide.install_as_flashinfer()
 import flashinfer  # noqa: E402
@@ -311,6 +311,98 @@ def test_sglang_sampling(fw):
     assert set(ids.tolist()) <= {7, 11}
 
 
+# ---- latent attention --------------------------------------------------------------------------
+
+
+def fast_mla_plan(w, qo_indptr, kv_indptr, kv_indices, kv_lens, num_heads, head_dim_ckv,
+                  head_dim_kpe, page_size, causal, sm_scale, q_data_type, kv_data_type):
+    """The engine's own plan of captured latent attention, from lengths on the host; it has written
+    the page table into its buffer itself."""
+    w._causal, w._page_size, w._sm_scale = causal, page_size, sm_scale
+    w._cached_module.plan(
+        w._float_workspace_buffer, w._int_workspace_buffer, w._pin_memory_int_workspace_buffer,
+        qo_indptr, kv_indptr, kv_lens, num_heads, head_dim_ckv, causal)
+
+
+@pytest.mark.parametrize("tokens", [1, 3])
+def test_sglang_latent_graph(fw, rng, close, tokens):
+    """Decode and draft tokens against a pool of latents, in a graph that follows later plans."""
+    need(fw, "batch_mla")
+    heads, ckv, kpe, n = 4, 64, 16, 5
+    table = ints(fw, 256)
+    w = flashinfer.mla.BatchMLAPagedAttentionWrapper(
+        torch.empty(1 << 25, dtype=torch.uint8, device=fw.device), use_cuda_graph=True,
+        qo_indptr=ints(fw, n + 1), kv_indptr=ints(fw, n + 1), kv_indices=table,
+        kv_len_arr=ints(fw, n), backend="auto")
+    kind = dict(dtype=torch.bfloat16, device=fw.device)
+    pool = torch.zeros(256, 1, ckv + kpe, **kind)
+    q = torch.empty(n * tokens, heads, ckv + kpe, **kind)
+    qo, replay, out = np.arange(n + 1) * tokens, None, None
+    for lens in ([9, 3, 4, 31, 5], [40, 3, 7, 3, 33], [3, 5, 90, 17, 16]):
+        indptr, ids = np.cumsum([0, *lens]), rng.permutation(256)[:sum(lens)]
+        pool.copy_(fw.tensor(rng.standard_normal(pool.shape), "bfloat16"))
+        q.copy_(fw.tensor(rng.standard_normal(q.shape), "bfloat16"))
+        table[:len(ids)].copy_(fw.tensor(ids, "int32"))
+        host = [torch.tensor(x, dtype=torch.int32) for x in (qo, indptr, lens)]
+        here = [x.to(fw.device) for x in host] if replay is None else host
+        w.plan(here[0], here[1], table, here[2], heads, ckv, kpe, 1, tokens > 1, 0.1,
+               torch.bfloat16, torch.bfloat16)
+        w.plan = partial(fast_mla_plan, w)
+
+        def layer():
+            nonlocal out
+            out = torch.empty(n * tokens, heads, ckv, **kind)
+            w.run(q[..., :ckv], q[..., ckv:], pool[:, :, :ckv], pool[:, :, ckv:], out=out)
+
+        replay = captured(fw, layer) if replay is None else replay
+        replay()
+        keys, queries = fw.numbers(pool)[:, 0], fw.numbers(q)
+        expected = np.concatenate([
+            attention(queries[a:a + tokens], keys[ids[b:b + m]][:, None],
+                      keys[ids[b:b + m]][:, None, :ckv], causal=True, scale=0.1)[0]
+            for a, b, m in zip(qo, indptr, lens)])
+        close(fw.numbers(out), expected, "bfloat16")
+
+
+def test_vllm_latent_lists(fw, rng, close):
+    """Packed rows of a cache, one list for each token, lengths and sums of the kernel's."""
+    need(fw, "sparse_mla")
+    n, heads, k, pages = 4, 16, 24, 3
+    cache = rng.integers(0, 120, (pages, 64, 656)).astype(np.uint8)  # e4m3 without NaN
+    scales = rng.uniform(0.05, 0.2, (pages, 64, 4)).astype(np.float32)
+    rope = rng.standard_normal((pages, 64, 64))
+    cache[..., 512:528] = scales.view(np.uint8)
+    cache = fw.tensor(cache, "uint8")
+    cache[..., 528:].view(torch.bfloat16).copy_(fw.tensor(rope, "bfloat16"))
+    ids = rng.integers(0, pages * 64, (n, k))
+    lens = rng.integers(0, k + 1, n)
+    for row, m in zip(ids, lens):
+        row[m:] = -1
+    q = fw.tensor(rng.standard_normal((n, heads, 576)) * 0.3, "bfloat16")
+    out = torch.empty(n, heads, 512, dtype=torch.bfloat16, device=fw.device)
+    lse = torch.empty(n, heads, dtype=torch.float32, device=fw.device)
+    ret = flashinfer.decode.trtllm_batch_decode_with_kv_cache_mla(
+        query=q.unsqueeze(1), kv_cache=cache.view(torch.uint8).unsqueeze(1),
+        workspace_buffer=torch.zeros(1 << 25, dtype=torch.uint8, device=fw.device),
+        qk_nope_head_dim=128, kv_lora_rank=512, qk_rope_head_dim=64,
+        block_tables=fw.tensor(ids, "int32").unsqueeze(1), seq_lens=fw.tensor(lens, "int32"),
+        max_seq_len=k, out=out.unsqueeze(1), bmm1_scale=0.05, bmm2_scale=1.0, sparse_mla_top_k=k,
+        kv_scale_format="pow2_fp32", lse=lse.unsqueeze(1), return_lse=True)
+    assert ret[0].shape == (n, 1, heads, 512) and ret[1].shape == (n, 1, heads)
+    values = fw.numbers(cache[..., :512].contiguous().view(torch.float8_e4m3fn))
+    keys = np.concatenate([values * np.repeat(scales.astype(np.float64), 128, -1),
+                           fw.numbers(cache[..., 528:].contiguous().view(torch.bfloat16))], -1)
+    keys = keys.reshape(-1, 576)
+    for i, m in enumerate(lens):
+        rows = keys[ids[i, :m]][:, None]
+        expected = attention(fw.numbers(q)[i:i + 1], rows, rows[..., :512], scale=0.05)
+        close(fw.numbers(out)[i:i + 1], expected[0], "bfloat16")
+        if m:
+            close(fw.numbers(lse)[i:i + 1], expected[1], "bfloat16")
+        else:
+            assert np.isneginf(fw.numbers(lse)[i]).all()
+
+
 def test_attributes(fw):
     """What engines read and set from outside is there behind a plan."""
     need(fw, "batch_prefill_paged", "batch_prefill_ragged", "batch_decode")
@@ -329,3 +421,85 @@ def test_attributes(fw):
         if line.startswith("attribute "):
             _, kind, name, *_ = line.split()
             assert hasattr(made[kind], name.rstrip(":")), line
+
+
+# ---- attention in one call -------------------------------------------------------------------
+
+
+def test_vllm_xqa_decode(fw, rng, close):
+    """Where the engine finds XQA: pages NHD, the causal order as a mask over new tokens."""
+    need(fw, "batch_decode")
+    for q_len in (1, 3):
+        b = Batch(fw, rng, [q_len] * 4, [9, 3, 40, 17], dtype="bfloat16", page=16)
+        out = torch.full((4 * q_len + 2, 4, 64), float("nan"), dtype=torch.bfloat16,
+                         device=fw.device)
+        mask = None
+        if q_len > 1:
+            if fw.device != "cpu":
+                continue
+            rows = torch.tensor([[1], [3], [7]], dtype=torch.int32).expand(4, 3, 1)
+            mask = rows.contiguous().view(torch.uint16)
+        flashinfer.decode.xqa_batch_decode_with_kv_cache(
+            query=b.q, kv_cache=b.cache, kv_cache_sf=None, workspace_buffer=b.workspace(1 << 25),
+            block_tables=b.table(), seq_lens=b.lens, max_seq_len=64, bmm1_scale=0.125,
+            bmm2_scale=0.5, window_left=-1, out=out[:4 * q_len], sinks=None, kv_layout="NHD",
+            q_len_per_req=q_len, mask=mask, q_cu_seq_lens=None)
+        expected, lse = b.expected(causal=True)
+        b.check(close, out[:4 * q_len], (0.5 * expected, lse))
+
+
+def test_vllm_trtllm(fw, rng, close):
+    """Decode by cumulative lengths, prefill whose indptr of keys counts pages, and both parts of
+    latent attention's prefill, whose logarithms are to base 2."""
+    need(fw, "batch_decode", "batch_prefill_paged", "batch_prefill_ragged")
+    counters = flashinfer.utils.get_trtllm_gen_multi_ctas_kv_counter_bytes(64, 4, 132)
+    counters = torch.zeros(counters, dtype=torch.uint8, device=fw.device)
+    b = Batch(fw, rng, [3, 1, 17, 2], [9, 3, 31, 40], dtype="bfloat16", layout="HND", page=16)
+    out, lse = torch.full_like(b.q, float("nan")), b.q.new_empty(23, 4, dtype=torch.float32)
+    expected = b.expected(causal=True, window=20)
+    common = dict(query=b.q, kv_cache=b.cache, workspace_buffer=b.workspace(1 << 25),
+                  block_tables=b.table(), seq_lens=b.lens, bmm1_scale=0.125, bmm2_scale=1.0,
+                  window_left=20, sinks=None, o_sf_scale=None, out=out, kv_cache_sf=None,
+                  cum_seq_lens_q=b.qo, multi_ctas_kv_counter_buffer=counters)
+    flashinfer.decode.trtllm_batch_decode_with_kv_cache(
+        max_seq_len=40, kv_layout="HND", backend="trtllm-gen", q_len_per_req=None, max_q_len=17,
+        lse=lse, return_lse=True, **common)
+    b.check(close, (out, lse), expected)
+    out.fill_(float("nan"))
+    flashinfer.prefill.trtllm_batch_context_with_kv_cache(
+        max_q_len=17, max_kv_len=40, batch_size=4, cum_seq_lens_kv=b.indptr, **common)
+    b.check(close, out, expected)
+    k, v, starts = b.packed()
+    got = flashinfer.prefill.trtllm_ragged_attention_deepseek(
+        query=b.q, key=k, value=v, workspace_buffer=b.workspace(1 << 25), seq_lens=b.lens,
+        max_q_len=17, max_kv_len=40, bmm1_scale=0.125, bmm2_scale=1.0, o_sf_scale=1.0,
+        batch_size=4, window_left=-1, cum_seq_lens_q=b.qo, cum_seq_lens_kv=starts,
+        enable_pdl=False, is_causal=False, backend="trtllm-gen", return_lse=True, out=out,
+        skip_all_rows_active_check=True)
+    b.check(close, got, b.expected())
+
+
+def test_sglang_trtllm(fw, rng, close):
+    """The engine's prefill by FMHA v2, and its images by cuDNN: a bucket of the batch, padded with
+    requests of no token, and offsets in elements."""
+    need(fw, "batch_decode", "batch_prefill_paged", "batch_prefill_ragged")
+    b = Batch(fw, rng, [3, 1, 17, 2], [9, 3, 31, 40], dtype="bfloat16", page=16)
+    got = flashinfer.prefill.trtllm_fmha_v2_prefill(
+        (b.q, b.cache), input_layout="Q_PAGED_KV_NHD", workspace_buffer=b.workspace(1 << 25),
+        seq_lens=b.lens, max_q_len=17, max_kv_len=4096, bmm1_scale=0.125, bmm2_scale=1.0,
+        batch_size=4, cum_seq_lens_q=b.qo, cum_seq_lens_kv=b.indptr, block_tables=b.table(),
+        out=None, out_dtype=torch.bfloat16, mask_mode="causal", window_left=11, sinks=None,
+        skip_softmax_threshold_scale_factor=0.0)
+    b.check(close, got, b.expected(causal=True, window=11))
+    lens = [40, 9, 64]
+    b = Batch(fw, rng, lens, lens, h_kv=4, dtype="bfloat16")
+    k, v, _ = b.packed()
+    ends = np.concatenate([np.cumsum([0, *lens]), [113] * 5]) * 4 * 64
+    padded = b.index([*lens, 0, 0, 0, 0, 0]).view(8, 1, 1, 1)
+    offsets = b.index(ends).view(9, 1, 1, 1)
+    out, _ = flashinfer.prefill.cudnn_batch_prefill_with_kv_cache(
+        b.q, k, v, 0.125, b.workspace(1 << 25), max_token_per_sequence=64, max_sequence_kv=64,
+        actual_seq_lens_q=padded, actual_seq_lens_kv=padded, causal=False, return_lse=True,
+        batch_offsets_q=offsets, batch_offsets_k=offsets, batch_offsets_v=offsets,
+        batch_offsets_o=offsets, is_cuda_graph_compatible=True)
+    b.check(close, out, b.expected())

@@ -20,7 +20,7 @@ if ! wheel=$(tools/wheel.sh "$build" 2>"$build/wheel.log"); then
 fi
 clean=$build/wheel/clean
 if ! { python3 -m venv "$clean" && "$clean/bin/python" -m pip install --quiet \
-    --disable-pip-version-check "$wheel[numpy]"; }; then
+    --disable-pip-version-check "${wheel}[numpy]"; }; then
     echo "$wheel could not be installed"
     echo "0 passed, 1 failed, 0 skipped"
     exit 1

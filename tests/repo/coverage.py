@@ -19,10 +19,10 @@ HINTS = {
 REFUSED = {"use_profiler", "profiler_buffer", "uses_spcompress", "sage_attn_sfs",
            "num_elts_per_sage_attn_blk"}
 LATER = {"use_nvfp4", "use_mxfp8", "global_scaling_factor", "sf_out", "kv_cache_sf", "o_sf_scale",
-         "o_sf_vec_size", "block_scale"}
+         "o_sf_vec_size", "block_scale", "k_sf_cache", "v_sf_cache"}
 ALWAYS = {"deterministic", "is_deterministic", "workspace"}
 # Ought to be honoured; this list only gets shorter.
-MISSING = {"jit_args", "jit_kwargs", "window_right", "ckv_scale_arr", "rope_scale", "rope_theta"}
+MISSING = {"jit_args", "jit_kwargs", "rope_scale", "rope_theta"}
 ALLOWED = {"hint": HINTS, "refused": REFUSED, "later": LATER, "always": ALWAYS, "missing": MISSING}
 ENUMS = {"pos_encoding_mode": "PosEncodingMode", "kv_layout": "TensorLayout",
          "tie_break": "TopKTieBreak"}

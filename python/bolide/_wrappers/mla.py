@@ -18,7 +18,7 @@ _OPERATORS = bind(
     "kv_data_type o_data_type causal window_left logits_soft_cap sm_scale max_batch_size "
     "max_num_rows max_sequence_kv",
     "q_nope q_pe ckv_cache kpe_cache kv_indices block_tables q_scale ckv_scale kpe_scale o_scale "
-    "return_lse_base_on_e out lse")
+    "return_lse_base_on_e ckv_scale_arr out lse")
 
 
 class Latent(Planned):
@@ -72,15 +72,15 @@ class Latent(Planned):
 
     def _run_latents(self, q_nope: Tensor, q_pe: Any, ckv_cache: Tensor, kpe_cache: Any,
                      q_scale: Any, ckv_scale: Any, kpe_scale: Any, o_scale: Any, base_e: bool,
-                     out: Any, lse: Any, return_lse: bool) -> Any:
+                     out: Any, lse: Any, return_lse: bool, ckv_scale_arr: Any = None) -> Any:
         self._before_run()
         out, lse = self._outputs(q_nope, out, lse, return_lse)
         q_scale, _ = self._scales(q_scale, 1.0)
         if q_pe is not None and q_pe.shape[-1] == 0:
             q_pe = kpe_cache = None
         _OPERATORS.run(q_nope, q_pe, ckv_cache, kpe_cache, self._kv_indices_buf,
-                       self._block_tables, q_scale, ckv_scale, kpe_scale, o_scale, base_e, out,
-                       lse, self._workspace.address, self._plan_info.address)
+                       self._block_tables, q_scale, ckv_scale, kpe_scale, o_scale, base_e,
+                       ckv_scale_arr, out, lse, self._workspace.address, self._plan_info.address)
         return (out, lse) if return_lse else out
 
 
@@ -109,6 +109,9 @@ class BatchMLAPagedAttentionWrapper(Latent):
                  kv_indices: Optional[Tensor] = None, kv_len_arr: Optional[Tensor] = None,
                  backend: str = "auto"):
         super().__init__(float_workspace_buffer, "NHD", use_cuda_graph, backend)
+        if use_cuda_graph and backend == "cutlass":
+            raise ValueError(f"{type(self).__name__}: use_cuda_graph: expected False with the "
+                             'backend "cutlass", whose lengths come with each run; got True')
         self._init_buffers(
             use_cuda_graph, None if kv_len_arr is None else kv_len_arr.shape[0],
             qo_indptr=qo_indptr, kv_indptr=kv_indptr, kv_indices=kv_indices, kv_len_arr=kv_len_arr)
@@ -143,6 +146,17 @@ class BatchMLAPagedAttentionWrapper(Latent):
                                (self._kv_len_arr_buf, kv_len_arr)):
             _memory.write(buffer, tensor)
 
+    def _plan_internal(self, float_workspace: Any, int_workspace: Any, pinned: Any, qo_indptr: Any,
+                       kv_indptr: Any, kv_len_arr: Any, num_heads: int, head_dim_ckv: int,
+                       causal: bool) -> Any:
+        """FlashInfer's internal call, by which engines plan again without waiting."""
+        del float_workspace, int_workspace, pinned  # the wrapper's own
+        qo, kv, lens = _memory.to_host(qo_indptr, kv_indptr, kv_len_arr)
+        n = lens.shape[0] + 1
+        arguments = {**self._arguments, "qo_indptr": qo[:n], "kv_indptr": kv[:n],
+                     "kv_len_arr": lens, "num_heads": num_heads, "head_dim_ckv": head_dim_ckv}
+        return self._make_plan(arguments, self._planned._replace(causal=bool(causal)))
+
     def run(self, q_nope: Tensor, q_pe: Tensor, ckv_cache: Tensor, kpe_cache: Tensor,
             out: Optional[Tensor] = None, lse: Optional[Tensor] = None, return_lse: bool = False,
             profiler_buffer: Optional[Tensor] = None, kv_len: Optional[Tensor] = None,
@@ -160,19 +174,21 @@ class BatchMLAPagedAttentionWrapper(Latent):
             caches.
         :param kv_len: of the backend "cutlass", ``[b]`` int32 keys. :param page_table: likewise,
             ``[b, m]`` int32 page ids. The logits' scale is then ``1 / sqrt(128 + 64)``.
-        :param profiler_buffer: refused, as is ckv_scale_arr.
+        :param ckv_scale_arr: ``[pages, page_size, d_ckv / 128]`` float32, of each 128 elements of a
+            row of a ckv_cache in fp8, on top of ckv_scale; on the CPU.
+        :param profiler_buffer: refused.
         :returns: out, or (out, lse) with return_lse.
         """
         name = "BatchMLAPagedAttentionWrapper.run"
         refuse(name, profiler_buffer=profiler_buffer)
-        later(name, ckv_scale_arr=ckv_scale_arr)
         if self._backend == "cutlass":
             self._plan_with_run(q_nope, q_pe, ckv_cache, kv_len, page_table)
         elif kv_len is not None or page_table is not None:
             raise ValueError(f"{name}: kv_len: expected None, as plan() had the lengths; got a "
                              "tensor")
         return self._run_latents(q_nope, q_pe, ckv_cache, kpe_cache, None, ckv_scale, kpe_scale,
-                                 o_scale, return_lse_base_on_e, out, lse, return_lse)
+                                 o_scale, return_lse_base_on_e, out, lse, return_lse,
+                                 ckv_scale_arr)
 
     def _plan_with_run(self, q_nope: Tensor, q_pe: Tensor, ckv_cache: Tensor, kv_len: Any,
                        page_table: Any) -> None:

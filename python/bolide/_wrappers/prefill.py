@@ -7,8 +7,7 @@ from typing import Any, Dict, List, Optional, Tuple, Union
 
 from .. import _dtypes, _frameworks
 from .._arguments import later
-from .._binding import operator
-from . import _memory
+from . import _masks, _memory, variant
 from ._base import Planned, bind, options_of, outputs_bit, refuse
 
 Tensor = Any
@@ -17,10 +16,10 @@ _SHARED_PLAN = (
     "num_qo_heads num_kv_heads head_dim_qk head_dim_vo kv_layout q_data_type kv_data_type "
     "o_data_type pos_encoding_mode causal use_custom_mask window_left logits_soft_cap sm_scale "
     "rope_scale rope_theta fixed_split_size disable_split_kv max_batch_size max_num_rows "
-    "max_sequence_kv max_token_per_sequence")
+    "max_sequence_kv max_token_per_sequence variant")
 _SHARED_RUN = (
     "packed_custom_mask sinks q_scale k_scale v_scale prefix_len_ptr token_pos_in_items_ptr "
-    "token_pos_in_items_len max_item_len_ptr out lse")
+    "token_pos_in_items_len max_item_len_ptr out lse variant")
 _PAGED = bind(
     "batch_prefill_paged",
     "qo_indptr paged_kv_indptr paged_kv_last_page_len seq_lens seq_lens_q page_size "
@@ -30,7 +29,6 @@ _RAGGED = bind(
     "batch_prefill_ragged",
     "qo_indptr kv_indptr v_indptr o_indptr seq_lens seq_lens_q " + _SHARED_PLAN,
     "q k v o_scale " + _SHARED_RUN)
-_pack = operator("segment_packbits", "x indptr bitorder out out_indptr")
 
 
 class Prefill(Planned):
@@ -45,8 +43,8 @@ class Prefill(Planned):
                  buffers: Dict[str, Any], custom_mask_buf: Any, mask_indptr_buf: Any, backend: str,
                  jit_args: Any, jit_kwargs: Any):
         name = type(self).__name__
-        later(name, jit_args=jit_args, jit_kwargs=jit_kwargs)
-        super().__init__(float_workspace_buffer, kv_layout, use_cuda_graph, backend)
+        variant.check_switches(name, jit_kwargs)
+        super().__init__(float_workspace_buffer, kv_layout, use_cuda_graph, backend, jit_args)
         for key, buffer in buffers.items():
             if use_cuda_graph and buffer is None:
                 raise ValueError(f"{name}: {key}: expected a tensor with use_cuda_graph; got None")
@@ -111,10 +109,7 @@ class Prefill(Planned):
         """The mask in bits, each request from a new byte, lowest bit first, and its indptr."""
         if custom_mask is None and packed is None:
             return None
-        elems, starts = [0], [0]
-        for q_len, kv_len in zip(q_lens, kv_lens):
-            elems.append(elems[-1] + q_len * kv_len)
-            starts.append(starts[-1] + (q_len * kv_len + 7) // 8)
+        elems, starts = _masks.extents(q_lens, kv_lens)
         like = self._float_workspace_buffer
         indptr = _memory.to_device(_memory.int32s(starts, like), self.device)
         name = type(self).__name__
@@ -123,9 +118,7 @@ class Prefill(Planned):
             if bits.shape[0] != elems[-1]:
                 raise ValueError(f"{name}.plan: custom_mask: expected {elems[-1]} elements, q_len "
                                  f"* kv_len of every request; got {bits.shape[0]}")
-            packed = _frameworks.empty(like, (starts[-1],), "uint8")
-            segments = _memory.to_device(_memory.int32s(elems, like), self.device)
-            _pack(bits, segments, "little", packed, indptr)
+            packed = _masks.pack(bits, elems, starts, like, self.device)
         if self._use_cuda_graph:
             have = 0 if self._custom_mask_buf is None else self._custom_mask_buf.shape[0]
             if have < packed.shape[0] or self._custom_mask_buf is None:
@@ -162,7 +155,8 @@ class Prefill(Planned):
         """The arguments that both kinds of run end with."""
         return (self._custom_mask_buf if self._masked else None, sinks, q_scale, k_scale, v_scale,
                 self._prefix_len_ptr, self._token_pos_in_items_ptr, self._token_pos_in_items_len,
-                self._max_item_len_ptr, out, lse, self._workspace.address, self._plan_info.address)
+                self._max_item_len_ptr, out, lse, self._variant_address, self._workspace.address,
+                self._plan_info.address)
 
 
 def differences(indptr: Any) -> List[int]:
@@ -185,8 +179,9 @@ class BatchPrefillWithPagedKVCacheWrapper(Prefill):
     :param custom_mask_buf: uint8, for masks in graph mode. :param mask_indptr_buf: ``[b + 1]``
         int32.
     :param backend: a name of FlashInfer's; all stand for the same contract.
-    :param jit_args: with jit_kwargs of attention variants, which this version does not have;
-        refused.
+    :param jit_args: of a custom variant (:mod:`bolide._wrappers.variant`), whose tensors and numbers
+        follow the cache in :meth:`run`. :param jit_kwargs: switches of FlashInfer's
+        compiler, which change nothing here; pos_encoding_mode other than 0 is refused.
     """
 
     _operators = _PAGED
@@ -436,7 +431,7 @@ class BatchPrefillWithPagedKVCacheWrapper(Prefill):
             raise ValueError(f"{type(self).__name__}.run: window_left: expected "
                              f"{self._window_left}, as planned; got {window_left}")
         self._before_run()
-        if args:
+        if args or self._variant is not None:
             q_scale, k_scale, v_scale = self._scale_arguments(args, q_scale, k_scale, v_scale)
         q_scale, k_scale = self._scales(q_scale, k_scale)
         out, lse = self._outputs(q, out, lse, return_lse)

@@ -26,8 +26,9 @@ class BatchPrefillWithRaggedKVCacheWrapper(Prefill):
         int32.
     :param backend: a name of FlashInfer's; all stand for the same contract. With "cudnn" the indptr
         arrays count elements (tokens * heads * dim), as FlashInfer has it there.
-    :param jit_args: with jit_kwargs of attention variants, which this version does not have;
-        refused.
+    :param jit_args: of a custom variant (:mod:`bolide._wrappers.variant`), whose tensors and numbers
+        follow the values in :meth:`run`. :param jit_kwargs: switches of FlashInfer's
+        compiler, which change nothing here; pos_encoding_mode other than 0 is refused.
     """
 
     _operators = _RAGGED
@@ -163,7 +164,7 @@ class BatchPrefillWithRaggedKVCacheWrapper(Prefill):
         if kv_cache_sf is not None:
             later("BatchPrefillWithRaggedKVCacheWrapper.run", kv_cache_sf=kv_cache_sf)
         self._before_run()
-        if args:
+        if args or self._variant is not None:
             q_scale, k_scale, v_scale = self._scale_arguments(args, q_scale, k_scale, v_scale)
         q_scale, k_scale = self._scales(q_scale, k_scale)
         if out is None and self._out_rows is not None:

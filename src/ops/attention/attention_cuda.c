@@ -6,7 +6,7 @@
 
 #include "core/context.h"
 #include "cuda/cuda.h"
-#include "ops/attention/attention_internal.h"
+#include "ops/attention/attention_sm90.h"
 
 typedef struct bolide__attention_frozen frozen_part;
 
@@ -71,6 +71,13 @@ static int64_t float_shared_bytes(const frozen_part *f) {
            (int64_t)sizeof(bolide__attention_work) + (f->d_qk / 2 + 1) * 8 + 32;
 }
 
+/* attention_latent.cu: q, two stages of keys, products handed over, the item, places. */
+static int64_t latent_shared_bytes(const frozen_part *f, int64_t rows, int64_t keys) {
+    const int64_t row = f->d_qk * 2 + 16;
+    return (rows + 2 * keys) * row + rows / 8 * keys / 2 * 128 +
+           (int64_t)sizeof(bolide__attention_work) + keys * 32 + 16;
+}
+
 /* ---- the choice of a kernel -------------------------------------------------------------------
  */
 
@@ -80,6 +87,29 @@ static bool needs_float(const frozen_part *f) {
            (!(f->kv_dtype & fp8) && f->kv_dtype != f->q_dtype) || f->d_qk > MAX_HEAD_DIM ||
            f->d_vo > MAX_HEAD_DIM ||
            f->flags & (BOLIDE__ATTN_ROPE | BOLIDE__ATTN_TAIL | BOLIDE__ATTN_VARIANT);
+}
+
+/* Whether attention_latent.cu computes it. */
+static bool is_latent(const frozen_part *f, const bolide__cuda_limits *limits) {
+    return f->flags & BOLIDE__ATTN_LATENT && f->q_dtype & (BOLIDE_F16 | BOLIDE_BF16) &&
+           f->kv_dtype == f->q_dtype && f->d_vo % 32 == 0 && f->d_vo <= 512 &&
+           f->d_tail % 16 == 0 && limits->arch >= 80;
+}
+
+/* Rows and keys of a tile of latents, and how many blocks share a multiprocessor; 0: none fits. */
+static int64_t choose_latent(const bolide__cuda_limits *limits, frozen_part *f, int64_t rows) {
+    for (int64_t keys = 32; keys >= 16; keys /= 2) {
+        for (int64_t tile = rows <= 16 ? 16 : rows <= 32 ? 32 : 64; tile >= 16; tile /= 2) {
+            const int64_t bytes = latent_shared_bytes(f, tile, keys);
+            if (bytes > limits->shared_optin || (keys == 32 && tile < 64 && rows > tile))
+                continue;
+            const int64_t blocks = limits->shared_sm / (bytes + RESERVED);
+            f->tile_rows = tile;
+            f->keys = keys;
+            return blocks < 1 ? 1 : blocks > 4 ? 4 : blocks;
+        }
+    }
+    return 0;
 }
 
 /* Keys and stages of a tile with which so many blocks share a multiprocessor. */
@@ -116,12 +146,30 @@ static int64_t choose_tile(const bolide__cuda_limits *limits, frozen_part *f, in
     return 0;
 }
 
+/* As many blocks as are resident share the key heads. */
+static void choose_workers(const bolide__cuda_limits *limits, frozen_part *f, int64_t blocks) {
+    const int64_t resident = blocks * limits->sm_count;
+    f->workers = resident > f->h_kv ? resident / f->h_kv : 1;
+}
+
+bool bolide__attention_cuda_rows(const bolide__call *call, frozen_part *f, int64_t rows) {
+    const bolide__cuda_limits *limits = bolide__cuda_limits_of(call->ctx);
+    if (f->tile_rows == rows)
+        return true;
+    const int64_t blocks = choose_tile(limits, f, rows);
+    if (blocks)
+        choose_workers(limits, f, blocks);
+    return blocks > 0;
+}
+
 void bolide__attention_cuda_choose(const bolide__call *call, frozen_part *f, int64_t rows) {
     const bolide__cuda_limits *limits = bolide__cuda_limits_of(call->ctx);
     int64_t blocks = 0;
     f->unit_heads = 1;
     f->keys = f->stages = 0;
-    if (!needs_float(f)) {
+    if (is_latent(f, limits)) {
+        blocks = choose_latent(limits, f, rows);
+    } else if (!needs_float(f)) {
         /* 128 rows hold their sums in registers up to a head size of 128, and then leave no room
          * for the conversion of 8-bit operands. */
         const bool narrow = bolide__dtype_bytes(f->kv_dtype) == 1;
@@ -133,8 +181,7 @@ void bolide__attention_cuda_choose(const bolide__call *call, frozen_part *f, int
         f->tile_rows = FLOAT_ROWS;
         blocks = 2;
     }
-    const int64_t resident = blocks * limits->sm_count;
-    f->workers = resident > f->h_kv ? resident / f->h_kv : 1;
+    choose_workers(limits, f, blocks);
 }
 
 /* ---- the specialisation -----------------------------------------------------------------------
@@ -211,6 +258,35 @@ static bolide_status run_tensor(const bolide__call *call, const frozen_part *f,
     return bolide__cuda_launch(call, &s, g, p, sizeof *p);
 }
 
+/* Whether every row of the caches can be copied in pieces of 16 bytes. */
+static bool is_latent_wide(const bolide__attention_params *p) {
+    const int64_t strides = p->k_page | p->k_n | p->k_tail_page | p->k_tail_n;
+    return (((uintptr_t)p->k | (uintptr_t)p->k_tail | (uint64_t)(strides * 2)) & 15) == 0;
+}
+
+static bool is_latent_q_wide(const bolide__attention_params *p) {
+    const int64_t strides = p->q_n | p->q_h | p->q_tail_n | p->q_tail_h;
+    return (((uintptr_t)p->q | (uintptr_t)p->q_tail | (uint64_t)(strides * 2)) & 15) == 0;
+}
+
+static bolide_status run_latent(const bolide__call *call, const frozen_part *f,
+                                bolide__attention_params *p, bolide__grid *g) {
+    bolide__spec s = BOLIDE_SPEC("attention/attention_latent.cu", "bolide_attention_latent");
+    bolide__spec_add(&s, "T", p->q_dtype);      /* f16, bf16 */
+    bolide__spec_add(&s, "OT", p->o_dtype);     /* 5 values */
+    bolide__spec_add(&s, "D_CKV", p->d_vo);     /* 512, 256 */
+    bolide__spec_add(&s, "D_KPE", p->d_tail);   /* 64, 0 */
+    bolide__spec_add(&s, "ROWS", f->tile_rows); /* 16, 32, 64 */
+    bolide__spec_add(&s, "KEYS", f->keys);      /* 32, 16: the chip */
+    bolide__spec_add(&s, "FLAGS",
+                     (flags_of(p, f->q_len) & (MASKED | CAPPED | SPECIAL)) |
+                         (is_latent_wide(p) ? WIDE : 0));
+    p->flags |= is_latent_q_wide(p) ? BOLIDE__ATTN_Q_WIDE : 0;
+    g->block = (int32_t)(f->tile_rows * 4);
+    g->shared = (int32_t)latent_shared_bytes(f, f->tile_rows, f->keys);
+    return bolide__cuda_launch(call, &s, g, p, sizeof *p);
+}
+
 static int64_t page_shift_of(int64_t page_size) {
     const bool power = page_size > 0 && (page_size & (page_size - 1)) == 0;
     return power ? __builtin_ctzll((unsigned long long)page_size) : -1;
@@ -226,6 +302,12 @@ bolide_status bolide__attention_cuda_run(const bolide__call *call,
                                          bolide__attention_params *p) {
     const frozen_part *f = &plan->frozen;
     const int64_t items = f->rule_tiles * f->rule_pieces;
+    if (f->sm90) {
+        bool served = false;
+        BOLIDE_TRY(bolide__attention_sm90_run(call, f, p, &served));
+        if (served)
+            return BOLIDE_OK;
+    }
     BOLIDE_TRY(bolide__attention_variant_text(call, p->variant, p));
     p->page_shift = page_shift_of(p->page_size);
     p->flags |= may_be_signed(p) ? BOLIDE__ATTN_SIGNED : 0;
@@ -238,5 +320,7 @@ bolide_status bolide__attention_cuda_run(const bolide__call *call,
             BOLIDE_TRY(bolide__cuda_clear(call, p->arrivals,
                                           f->rule_tiles * f->h_kv * (int64_t)sizeof(int32_t)));
     }
-    return f->keys ? run_tensor(call, f, p, &g) : run_float(call, f, p, &g);
+    if (!f->keys)
+        return run_float(call, f, p, &g);
+    return f->stages ? run_tensor(call, f, p, &g) : run_latent(call, f, p, &g);
 }

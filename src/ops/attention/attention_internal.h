@@ -9,7 +9,8 @@
 //
 // For CUDA the items come with their requests, and the last four stay behind in the staging slot:
 //
-//     | counts | free | arrivals | heads | works || worker_start | requests | items | merges |
+//     | counts | free | tickets | arrivals | heads | works ||
+//     | worker_start | requests | items | merges | order |
 //
 // The scratch of a run lies in workspace.device:
 //
@@ -24,7 +25,8 @@
 enum {
     BOLIDE__ATTN_HEAD_DIM = 576,  /* largest head size */
     BOLIDE__ATTN_TILE_ROWS = 256, /* largest tile of the CPU kernel */
-    BOLIDE__ATTN_DOT_ROWS = 8     /* rows up to which reading in place is faster than packing */
+    BOLIDE__ATTN_DOT_ROWS = 8,    /* rows up to which reading in place is faster than packing */
+    BOLIDE__ATTN_SCALED = 128     /* elements of a scale in row_scales */
 };
 
 /* Bits of bolide__attention_params.flags. */
@@ -39,7 +41,10 @@ enum {
     BOLIDE__ATTN_Q_WIDE = 128, /* CUDA: rows of q allow loads of 8 elements */
     BOLIDE__ATTN_SIGNED = 256, /* CUDA: what logits are scaled by may be below 0 */
     BOLIDE__ATTN_TAIL = 512,   /* the last d_tail columns of q and k are tensors of their own */
-    BOLIDE__ATTN_VARIANT = 1024
+    BOLIDE__ATTN_VARIANT = 1024,
+    BOLIDE__ATTN_LATENT = 2048, /* values are the first d_vo columns of the keys, of one head */
+    BOLIDE__ATTN_DRAFT = 4096,  /* CPU: bits over a request's query tokens say which are seen */
+    BOLIDE__ATTN_PLACED = 8192  /* CPU: positions are places in a matrix, see fold_q */
 };
 
 /* What the texts of a custom variant see of the element at hand, by these names. */
@@ -78,7 +83,8 @@ typedef struct bolide__attention_work {
     int32_t kv_end, slot; /* slot -1: the item is the whole tile and writes the output */
     int32_t request;
     int32_t merge; /* which tile of those that are in several pieces; -1: in one */
-    int32_t merge_slot, merge_count;
+    int32_t merge_slot, merge_count; /* of an item in one piece in a list for sm_90: the first item
+                                        of its request, and how many there are */
     int32_t unused[2];
 } bolide__attention_work;
 
@@ -130,6 +136,9 @@ typedef struct bolide__attention_params {
     int64_t out_n, out_h;
     int64_t lse_n, lse_h;
     int64_t sink_h;
+    int64_t q_rows;        /* of the tensors' shapes: rows of q */
+    int64_t pages, k_rows; /* pages, and rows of one; without pages 1 and all rows */
+    int64_t v_rows;
     int64_t table_row; /* entries of a request in a block table: request r's list starts at
                           r * table_row; 0: at its kv_start */
 
@@ -176,6 +185,18 @@ typedef struct bolide__attention_params {
     const struct bolide__gemm_kernel *units;   /* for many rows of bf16; NULL: f32 */
     const double *rope_frequency;              /* [d_qk / 2]: rope_theta^(-2i/d_qk) / rope_scale */
     const struct bolide__variant_hooks *hooks; /* of a variant; NULL: none */
+    const uint8_t *draft;     /* with ATTN_DRAFT: [rows] of draft_bytes, bits of query tokens */
+    int64_t draft_row;        /* bytes between rows */
+    int64_t draft_bytes;      /* of a row that hold bits */
+    const int32_t *v_indices; /* page ids of values; NULL: those of keys */
+    int64_t v_table_row;      /* like table_row, of v_indices */
+    const float *row_scales;  /* [pages, page_size, d_vo / ATTN_SCALED] of latents of 8 bits */
+    int64_t row_scales_page, row_scales_n; /* elements */
+    int64_t chunk;                         /* of chunked attention; 0: off */
+    /* With ATTN_PLACED row x of q is row x % fold_q of a matrix, entry y of the cache (page id *
+     * page_size + row in the page) its column y % fold_kv, and these are the positions, aligned at
+     * the bottom right. */
+    int64_t fold_q, fold_kv;
 } bolide__attention_params;
 
 #ifndef __CUDACC_RTC__
@@ -190,15 +211,19 @@ typedef struct bolide__attention_plan {
     struct bolide__attention_frozen {
         int64_t h_q, h_kv, d_qk, d_vo, d_tail, page_size, kv_layout;
         int64_t q_dtype, kv_dtype, o_dtype;
-        int64_t flags, window_left, use_custom_mask, use_indptr, paged;
+        int64_t flags, window_left, chunk, use_custom_mask, use_indptr, paged;
         double sm_scale, soft_cap, rope_scale, rope_theta;
+        int64_t fold_q, fold_kv; /* rows and columns of a matrix of blocks; 0: none */
         int64_t tile_rows, workers, unit_heads;
-        int64_t keys, stages; /* CUDA: of a block's tiles; keys 0: the float32 kernel */
+        int64_t keys, stages; /* CUDA: of a block's tiles; keys 0: the float32 kernel; stages 0:
+                                 that of latents */
+        int64_t sm90;         /* CUDA: the list is for attention_sm90.cu */
         int64_t ruled, rule_tiles, rule_pieces; /* CUDA: a single request that needs no lists */
         int64_t q_len;                          /* tokens of every request; 0: they differ */
         int64_t max_batch, max_items, max_merges, max_slots;
         int64_t worker_start_at, requests_at, items_at, merges_at; /* in device_int */
         int64_t free_at, arrivals_at, heads_at, works_at;          /* CUDA: in device_int */
+        int64_t tickets_at, order_at; /* sm90: in device_int; in a staging slot */
         int64_t live_bytes; /* of all that is carved for device_int; CUDA: in a staging slot */
         int64_t partial_o_at, partial_ml_at, frequency_at, lanes_at; /* in device */
         int64_t lane_count, lane_bytes;
@@ -208,6 +233,7 @@ typedef struct bolide__attention_plan {
     struct bolide__attention_now {
         int64_t batch, rows, out_rows, kv_rows, v_rows; /* what run's tensors must have */
         int64_t mask_elems, mask_bytes, index_count, staging_slot;
+        int64_t most_rows; /* of one request */
     } now;
 } bolide__attention_plan;
 
@@ -227,15 +253,19 @@ typedef struct bolide__variant_hooks {
 typedef struct bolide__attention_problem {
     int64_t h_q, h_kv, d_qk, d_vo, page_size, kv_layout; /* page_size 0: no pages */
     int64_t d_tail;                     /* columns of d_qk that lie in tensors of their own */
+    int64_t latent;                     /* 1: values are the other columns of the keys */
     int64_t q_dtype, kv_dtype, o_dtype; /* BOLIDE_NO_INT: not given */
     int64_t pos_encoding_mode, causal, use_custom_mask, window_left;
+    int64_t chunk; /* of chunked attention; 0: off */
     double logits_soft_cap, sm_scale, rope_scale, rope_theta;
     int64_t fixed_split_size, disable_split_kv;
     int64_t q_len_per_req;                   /* decode; 0: qo_indptr says */
     int64_t max_batch, max_rows, max_kv_len; /* BOLIDE_NO_INT: not declared */
     int64_t max_q_len;                       /* bound of one request; BOLIDE_NO_INT: none */
     int64_t batch;
-    int64_t single; /* 1: one request that is planned and run in the same call */
+    int64_t single;          /* 1: one request that is planned and run in the same call */
+    int64_t fold_q, fold_kv; /* rows and columns of a matrix of blocks; 0: none */
+    int64_t placed;          /* 1: positions are places in that matrix */
 
     const bolide_tensor *qo_indptr;           /* [b+1] */
     const bolide_tensor *kv_indptr;           /* [b+1] pages, or keys without pages */
@@ -266,6 +296,10 @@ bolide_status bolide__attention_make_plan(const bolide__call *call,
 bolide_status bolide__attention_make_rule(const bolide__call *call,
                                           const bolide__attention_problem *pr);
 
+/* An item in one piece with its request, as kernels for CUDA read it. */
+bolide__attention_work bolide__attention_work_of(const bolide__attention_request *request,
+                                                 const bolide__attention_item *item);
+
 /* Reads and checks the lengths; staging is pinned memory for those that come from the device. */
 bolide_status bolide__attention_requests(const bolide__call *call,
                                          const bolide__attention_problem *pr, int32_t *staging,
@@ -280,10 +314,12 @@ typedef struct bolide__attention_run_args {
     const bolide_tensor *q, *k, *v, *indices, *block_tables;
     const bolide_tensor *q_tail, *k_tail; /* or NULL */
     const bolide_tensor *custom_mask, *packed_custom_mask, *sinks;
+    const bolide_tensor *draft_mask, *v_block_tables;
     double q_scale, k_scale, v_scale, o_scale;
     const bolide_tensor *q_scale_tensor, *k_scale_tensor, *v_scale_tensor, *o_scale_tensor;
     double tail_scale;
     const bolide_tensor *tail_scale_tensor;
+    const bolide_tensor *row_scales; /* of k, a latent of 8 bits; or NULL */
     const bolide_tensor *prefix_len, *token_pos, *max_item_len;
     int64_t token_pos_len;
     int64_t lse_base_e;
@@ -310,6 +346,8 @@ bolide_status bolide__attention_cpu_run(const bolide__call *call, bolide__attent
 bolide_status bolide__attention_cuda_run(const bolide__call *call,
                                          const bolide__attention_plan *plan,
                                          bolide__attention_params *p);
+/* A run of a planned operator, on the backend of its context. */
+bolide_status bolide__attention_run(const bolide__call *call, const bolide__attention_run_args *a);
 
 /* Whether a variant is whole: size, texts, parameters. NULL is. */
 bolide_status bolide__attention_check_variant(const bolide__call *call,
@@ -328,10 +366,19 @@ bolide_status bolide__attention_variant_hooks(const bolide__call *call,
 void bolide__attention_cuda_choose(const bolide__call *call, struct bolide__attention_frozen *f,
                                    int64_t rows);
 
+/* Gives a plan for attention.cu tiles of so many rows; false if none fit, and nothing changes. */
+bool bolide__attention_cuda_rows(const bolide__call *call, struct bolide__attention_frozen *f,
+                                 int64_t rows);
+
 /* Rows of scores in a CPU lane's scratch: of all heads for few rows, else of one. */
 static inline int64_t bolide__attention_score_rows(int64_t unit_heads, int64_t tile_rows) {
     const int64_t few = tile_rows < BOLIDE__ATTN_DOT_ROWS ? tile_rows : BOLIDE__ATTN_DOT_ROWS;
     return unit_heads * few > tile_rows ? unit_heads * few : tile_rows;
+}
+/* Whether a run may have scales of parts of a row: then the CPU's kernel has room for rows in f32.
+ */
+static inline bool bolide__attention_may_scale_rows(int64_t flags, int64_t kv_dtype) {
+    return flags & BOLIDE__ATTN_LATENT && kv_dtype & (BOLIDE_F8_E4M3FN | BOLIDE_F8_E5M2);
 }
 /* Bytes of scratch that one CPU lane needs. */
 int64_t bolide__attention_lane_bytes(const struct bolide__attention_frozen *f);

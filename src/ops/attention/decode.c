@@ -37,6 +37,7 @@ static const bolide_param run_rows[] = {
     BOLIDE__ATTN_SCALE_ROWS(A),
     BOLIDE__ATTN_OUT_ROWS(A, "n"),
     BOLIDE__ATTN_VARIANT_ROW(A),
+    BOLIDE__ATTN_DRAFT_ROWS(A),
 };
 #undef A
 
@@ -97,6 +98,7 @@ static bolide__attention_run_args run_args(const bolide__call *call) {
     const bolide_batch_decode_run_args *a = call->args;
     return (bolide__attention_run_args){
         BOLIDE__ATTN_RUN_FIELDS(a),
+        BOLIDE__ATTN_DRAFT_FIELDS(a),
         .k = a->k_cache,
         .v = a->v_cache,
         .indices = a->indices,
@@ -110,16 +112,9 @@ static bolide_status check_run(const bolide__call *call) {
     return bolide__attention_check_run(call, &a);
 }
 
-static bolide_status decode_cpu(const bolide__call *call) {
+static bolide_status run(const bolide__call *call) {
     const bolide__attention_run_args a = run_args(call);
-    bolide__attention_params p = bolide__attention_fill(&a);
-    return bolide__attention_cpu_run(call, &p);
-}
-
-static bolide_status decode_cuda(const bolide__call *call) {
-    const bolide__attention_run_args a = run_args(call);
-    bolide__attention_params p = bolide__attention_fill(&a);
-    return bolide__attention_cuda_run(call, (const bolide__attention_plan *)a.plan, &p);
+    return bolide__attention_run(call, &a);
 }
 
 const bolide_op bolide_op_batch_decode = {
@@ -130,8 +125,8 @@ const bolide_op bolide_op_batch_decode = {
     .plan = BOLIDE_ENTRY(bolide_batch_decode_plan_args, plan_rows),
     .check = check_run,
     .check_plan = check_plan,
-    .cpu = decode_cpu,
-    .cuda = decode_cuda,
+    .cpu = run,
+    .cuda = run,
     .make_plan = make_plan,
     .plan_magic = MAGIC,
     .plan_min_bytes = sizeof(bolide__attention_plan),

@@ -14,6 +14,7 @@
 #include "core/context.h"
 #include "core/workspace.h"
 #include "cuda/cuda.h"
+#include "ops/attention/attention_sm90.h"
 
 typedef struct bolide__attention_frozen frozen_part;
 typedef struct bolide__attention_now now_part;
@@ -107,6 +108,10 @@ bolide_status bolide__attention_check_plan(const bolide__call *call,
     BOLIDE_TRY(check_head_dim(call, pr->name.d_vo, pr->d_vo));
     BOLIDE_TRY(check_at_least(call, pr->name.qo_indptr, pr->batch + 1, 1));
     BOLIDE_TRY(check_at_least(call, "window_left", pr->window_left, -1));
+    BOLIDE_TRY(check_at_least(call, "chunked_attention_size", pr->chunk, 0));
+    if (pr->chunk && call->ctx->device.type == BOLIDE_CUDA)
+        return BOLIDE_FAIL_UNSUPPORTED(call, "chunked_attention_size", "value", "0 on the GPU",
+                                       "%lld", (long long)pr->chunk);
     BOLIDE_TRY(check_at_least(call, "fixed_split_size", pr->fixed_split_size, -1));
     BOLIDE_TRY(check_at_least(call, "max_batch_size", pr->max_batch, pr->batch));
     BOLIDE_TRY(check_at_least(call, pr->name.max_rows, pr->max_rows, 0));
@@ -153,7 +158,7 @@ static int64_t power_of_two(int64_t x) {
 static bolide_status longest(const bolide__call *call, const bolide__attention_problem *pr,
                              int64_t *out) {
     const int32_t *lens = on_host(pr->kv_len), *indptr = on_host(pr->kv_indptr);
-    if (!lens && !indptr)
+    if (!lens && !indptr && pr->batch > 0)
         return BOLIDE_FAIL_ARG(call, "max_sequence_kv", "value",
                                "a bound, as fixed_split_size needs one and the lengths are not "
                                "on the host",
@@ -235,8 +240,9 @@ static bolide__schedule_rules rules_of(const bolide__call *call,
         .tile_cost = f->device_type == BOLIDE_CUDA && f->tile_rows > 16 ? TILE_COST : 0,
         .chunk = (int32_t)chunk,
         .own_pieces = OWN_PIECES,
-        .causal = pr->causal && !pr->use_custom_mask,
-        .window_left = (int32_t)window,
+        .causal = pr->causal && !pr->use_custom_mask && !pr->placed,
+        .window_left = pr->placed ? -1 : (int32_t)window,
+        .span = (int32_t)(pr->chunk < INT32_MAX ? pr->chunk : INT32_MAX),
     };
 }
 
@@ -249,7 +255,8 @@ static int64_t flags_of(const bolide__attention_problem *pr) {
     return (pr->causal && !pr->use_custom_mask ? BOLIDE__ATTN_CAUSAL : 0) |
            (pr->pos_encoding_mode == BOLIDE_POS_ROPE_LLAMA ? BOLIDE__ATTN_ROPE : 0) |
            (pr->pos_encoding_mode == BOLIDE_POS_ALIBI ? BOLIDE__ATTN_ALIBI : 0) |
-           (pr->d_tail ? BOLIDE__ATTN_TAIL : 0) | (pr->variant ? BOLIDE__ATTN_VARIANT : 0);
+           (pr->d_tail ? BOLIDE__ATTN_TAIL : 0) | (pr->latent ? BOLIDE__ATTN_LATENT : 0) |
+           (pr->variant ? BOLIDE__ATTN_VARIANT : 0) | (pr->placed ? BOLIDE__ATTN_PLACED : 0);
 }
 
 /* Offsets of the live part and of the scratch; the order of the drawing in attention_internal.h. */
@@ -259,6 +266,8 @@ static void carve_live(frozen_part *f, bool cuda) {
     if (cuda) {
         f->free_at = bolide__carve_offset(&c);
         bolide__carve(&c, 1, sizeof(int64_t));
+        f->tickets_at = bolide__carve_offset(&c);
+        bolide__carve(&c, f->sm90 ? 2 : 0, sizeof(int32_t));
         f->arrivals_at = bolide__carve_offset(&c);
         bolide__carve(&c, f->max_merges * f->h_kv, sizeof(int32_t));
         f->heads_at = bolide__carve_offset(&c);
@@ -275,6 +284,8 @@ static void carve_live(frozen_part *f, bool cuda) {
     bolide__carve(&c, f->max_items, sizeof(bolide__attention_item));
     f->merges_at = bolide__carve_offset(&c);
     bolide__carve(&c, f->max_merges, sizeof(bolide__attention_merge));
+    f->order_at = bolide__carve_offset(&c);
+    bolide__carve(&c, f->sm90 ? 2 * f->max_batch : 0, sizeof(int32_t));
     f->live_bytes = bolide__carve_offset(&c);
     if (!cuda)
         f->device_int_bytes = f->live_bytes;
@@ -303,6 +314,8 @@ static void lay_out_rule(const bolide__attention_problem *pr, frozen_part *f, in
     int64_t pieces = tiles ? f->workers / tiles : 1;
     const int64_t most = (kv_len + MIN_PIECE - 1) / MIN_PIECE;
     pieces = pieces < most ? pieces : most;
+    if (f->sm90)
+        pieces = 1;
     f->ruled = 1;
     f->rule_tiles = tiles;
     f->rule_pieces = pieces > 1 ? pieces : 1;
@@ -314,6 +327,16 @@ static void lay_out_rule(const bolide__attention_problem *pr, frozen_part *f, in
 static int64_t usual_rows(const bolide__attention_problem *pr, const bolide__schedule_maxima *m) {
     const int64_t tokens = m->batch > 0 ? (m->rows + m->batch - 1) / m->batch : 1;
     return tokens * (pr->h_q / pr->h_kv);
+}
+
+/* The kernel for Hopper takes whole tiles. */
+static void choose_cuda(const bolide__call *call, const bolide__attention_problem *pr,
+                        frozen_part *f, const bolide__schedule_maxima *m) {
+    const bolide__split split = split_of(call, pr);
+    const int64_t rows = usual_rows(pr, m);
+    bolide__attention_cuda_choose(call, f, rows);
+    if (!pr->single && (split == BOLIDE__SPLIT_BALANCED || split == BOLIDE__SPLIT_NONE))
+        bolide__attention_sm90_choose(call, f, rows, m->rows * (pr->h_q / pr->h_kv));
 }
 
 /* Everything of the frozen part; also the size query. */
@@ -333,6 +356,7 @@ static bolide_status lay_out(const bolide__call *call, const bolide__attention_p
         .o_dtype = given(pr->o_dtype) ? pr->o_dtype : default_out(pr->q_dtype),
         .flags = flags_of(pr),
         .window_left = pr->window_left,
+        .chunk = pr->chunk,
         .use_custom_mask = pr->use_custom_mask,
         .use_indptr = pr->kv_indptr != NULL,
         .paged = pr->page_size != 0,
@@ -342,11 +366,13 @@ static bolide_status lay_out(const bolide__call *call, const bolide__attention_p
         .rope_theta = isnan(pr->rope_theta) ? 1e4 : pr->rope_theta,
         .device_type = call->ctx->device.type,
         .q_len = pr->q_len_per_req,
+        .fold_q = pr->fold_q,
+        .fold_kv = pr->fold_kv,
     };
     bolide__schedule_maxima maxima = {0};
     BOLIDE_TRY(maxima_of(call, pr, split_of(call, pr) == BOLIDE__SPLIT_FIXED, &maxima));
     if (cuda)
-        bolide__attention_cuda_choose(call, f, usual_rows(pr, &maxima));
+        choose_cuda(call, pr, f, &maxima);
     else
         choose_cpu(call, pr, f);
     if (cuda && pr->single) {
@@ -355,6 +381,8 @@ static bolide_status lay_out(const bolide__call *call, const bolide__attention_p
         return BOLIDE_OK;
     }
     *rules = rules_of(call, pr, f);
+    if (f->sm90)
+        rules->split = BOLIDE__SPLIT_NONE;
     const bolide__schedule_capacity cap = bolide__schedule_capacity_of(rules, &maxima);
     f->max_batch = maxima.batch;
     f->max_items = cap.items;
@@ -414,6 +442,26 @@ static bolide_status live_memory(const bolide__call *call, const bolide__attenti
     return BOLIDE_OK;
 }
 
+bolide__attention_work bolide__attention_work_of(const bolide__attention_request *r,
+                                                 const bolide__attention_item *item) {
+    return (bolide__attention_work){
+        .mask_elem = r->mask_elem,
+        .mask_byte = r->mask_byte,
+        .q_start = r->q_start,
+        .o_start = r->o_start,
+        .q_len = r->q_len,
+        .kv_len = r->kv_len,
+        .kv_start = r->kv_start,
+        .v_start = r->v_start,
+        .row = item->row,
+        .kv_begin = item->kv_begin,
+        .kv_end = item->kv_end,
+        .slot = item->slot,
+        .request = item->request,
+        .merge = -1,
+    };
+}
+
 /* The items with their requests, and counters at 0: what the kernels for CUDA read. */
 static void write_works(const frozen_part *f, const bolide__schedule_counts *counts, char *live) {
     const bolide__attention_request *requests =
@@ -423,30 +471,22 @@ static void write_works(const frozen_part *f, const bolide__schedule_counts *cou
     bolide__attention_work *works = (bolide__attention_work *)(live + f->works_at);
     memset(live + f->free_at, 0, sizeof(int64_t));
     memset(live + f->arrivals_at, 0, (size_t)(f->max_merges * f->h_kv) * sizeof(int32_t));
+    if (f->sm90) {
+        memset(live + f->tickets_at, 0, 2 * sizeof(int32_t));
+        bolide__attention_sm90_list(f, counts, live);
+        return;
+    }
     int32_t merge = 0; /* slots rise with the items, and so do the merges that own them */
     for (int32_t i = 0; i < counts->items; i++) {
         const bolide__attention_item *item = &items[i];
-        const bolide__attention_request *r = &requests[item->request];
-        while (item->slot >= 0 && item->slot >= merges[merge].slot + merges[merge].count)
+        works[i] = bolide__attention_work_of(&requests[item->request], item);
+        if (item->slot < 0)
+            continue;
+        while (item->slot >= merges[merge].slot + merges[merge].count)
             merge++;
-        works[i] = (bolide__attention_work){
-            .mask_elem = r->mask_elem,
-            .mask_byte = r->mask_byte,
-            .q_start = r->q_start,
-            .o_start = r->o_start,
-            .q_len = r->q_len,
-            .kv_len = r->kv_len,
-            .kv_start = r->kv_start,
-            .v_start = r->v_start,
-            .row = item->row,
-            .kv_begin = item->kv_begin,
-            .kv_end = item->kv_end,
-            .slot = item->slot,
-            .request = item->request,
-            .merge = item->slot >= 0 ? merge : -1,
-            .merge_slot = item->slot >= 0 ? merges[merge].slot : 0,
-            .merge_count = item->slot >= 0 ? merges[merge].count : 0,
-        };
+        works[i].merge = merge;
+        works[i].merge_slot = merges[merge].slot;
+        works[i].merge_count = merges[merge].count;
     }
 }
 

@@ -12,7 +12,7 @@
 
 /* mm_few.cu reads all of a for every 16 columns, which beyond 8 rows costs more than a tile does.
  */
-enum { FEW_ROWS = 16, FEW_ROWS_WGMMA = 4, MOST_BATCH = 65535, STAGES = 4 };
+enum { FEW_ROWS = 16, FEW_ROWS_WGMMA = 8, MOST_BATCH = 65535, STAGES = 4 };
 
 /* What the memory of the operands and the result allows. */
 typedef struct access {

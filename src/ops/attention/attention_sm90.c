@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The host's side of attention_sm90.cu: which plans are for it, the list of items in the order in
+// which its blocks take them, its specialisation and its launch. A run whose arguments are not for
+// it (a view that the copy engine cannot take, multi-item scoring) goes to attention.cu, which
+// understands the same list.
+
+#include "ops/attention/attention_sm90.h"
+
+#include "core/context.h"
+#include "cuda/cuda.h"
+
+typedef struct bolide__attention_frozen frozen_part;
+
+enum {
+    ROWS = BOLIDE__SM90_ROWS,
+    ITEM_BYTES = 4 * 96,    /* the kernel's ring of items */
+    BARRIER_BYTES = 20 * 8, /* its barriers */
+    SECTION_BYTES = 32 * 1024 * 1024
+};
+
+/* ---- the choice -------------------------------------------------------------------------------
+ */
+
+static int64_t blocks_of(int64_t d) {
+    return (d + 63) / 64;
+}
+
+/* Blocks of the sums' columns, as many as there are instructions for. */
+static int64_t value_blocks(int64_t d) {
+    return d <= 64 ? 1 : d <= 128 ? 2 : 4;
+}
+
+/* Keys of a tile: what fits twice beside Q. */
+static int64_t keys_of(const frozen_part *f) {
+    return f->d_vo > 128 || f->d_qk > 192 ? 80 : 128;
+}
+
+static int64_t shared_bytes(const frozen_part *f) {
+    const int64_t q = blocks_of(f->d_qk), v = value_blocks(f->d_vo), keys = keys_of(f);
+    return 128 * (BOLIDE__SM90_Q_STAGES(q, v, keys) * ROWS * q +
+                  BOLIDE__SM90_STAGES * keys * (q + v)) +
+           ITEM_BYTES + BARRIER_BYTES;
+}
+
+/* Keys that one copy brings: those of a page where it is smaller than a tile. 1: tiles do not
+ * consist of whole pages, and rows are copied one by one. */
+static int64_t box_of(const frozen_part *f) {
+    const int64_t keys = keys_of(f);
+    if (!f->paged || f->page_size % keys == 0)
+        return keys;
+    return f->page_size % 8 == 0 && keys % f->page_size == 0 ? f->page_size : 1;
+}
+
+/* The shapes that have run: others go to attention.cu until they have. */
+static bool is_known(const frozen_part *f) {
+    const int64_t group = f->h_q / f->h_kv;
+    const bool square = f->d_qk == f->d_vo && (f->d_qk == 64 || f->d_qk == 128);
+    return ROWS % group == 0 && (square || (f->d_qk == 192 && f->d_vo == 128)) &&
+           (box_of(f) > 1 || (square && f->d_qk == 128));
+}
+
+/* A third of a wave of blocks without splits is as fast as attention.cu with them. */
+void bolide__attention_sm90_choose(const bolide__call *call, frozen_part *f, int64_t usual_rows,
+                                   int64_t all_rows) {
+    const bolide__cuda_limits *limits = bolide__cuda_limits_of(call->ctx);
+    const int64_t units = (all_rows + ROWS - 1) / ROWS * f->h_kv;
+    const int64_t others =
+        BOLIDE__ATTN_ALIBI | BOLIDE__ATTN_ROPE | BOLIDE__ATTN_TAIL | BOLIDE__ATTN_VARIANT;
+    f->sm90 = bolide__cuda_has_wgmma(call->ctx) && f->keys && f->stages &&
+              (f->q_dtype & (BOLIDE_F16 | BOLIDE_BF16)) && f->kv_dtype == f->q_dtype &&
+              f->o_dtype == f->q_dtype && !f->use_custom_mask && !(f->flags & others) &&
+              is_known(f) && shared_bytes(f) <= limits->shared_optin && usual_rows > 64 &&
+              3 * units >= limits->sm_count && bolide__attention_cuda_rows(call, f, ROWS);
+}
+
+/* ---- the list ---------------------------------------------------------------------------------
+ */
+
+/* Whether request a comes after b: the one with more keys is first. */
+static bool is_after(const bolide__attention_request *r, int32_t a, int32_t b) {
+    return r[a].kv_len != r[b].kv_len ? r[a].kv_len < r[b].kv_len : a > b;
+}
+
+static void sift_down(const bolide__attention_request *r, int32_t *order, int32_t at, int32_t n) {
+    for (int32_t child = 2 * at + 1; child < n; at = child, child = 2 * at + 1) {
+        if (child + 1 < n && is_after(r, order[child + 1], order[child]))
+            child++;
+        if (!is_after(r, order[child], order[at]))
+            return;
+        const int32_t t = order[at];
+        order[at] = order[child];
+        order[child] = t;
+    }
+}
+
+static void sort_requests(const bolide__attention_request *r, int32_t *order, int32_t n) {
+    for (int32_t i = 0; i < n; i++)
+        order[i] = i;
+    for (int32_t i = n / 2 - 1; i >= 0; i--)
+        sift_down(r, order, i, n);
+    for (int32_t end = n - 1; end > 0; end--) {
+        const int32_t t = order[0];
+        order[0] = order[end];
+        order[end] = t;
+        sift_down(r, order, 0, end);
+    }
+}
+
+/* Stretches of about the same length, for attention.cu. */
+static void cut_stretches(const frozen_part *f, const bolide__attention_work *works, int32_t items,
+                          int32_t *worker_start) {
+    int64_t total = 0, sum = 0, w = 0;
+    for (int32_t i = 0; i < items; i++)
+        total += works[i].kv_end - works[i].kv_begin + 1;
+    for (int32_t i = 0; i < items; i++) {
+        while (w < f->workers && sum >= (total * w + f->workers - 1) / f->workers)
+            worker_start[w++] = i;
+        sum += works[i].kv_end - works[i].kv_begin + 1;
+    }
+    for (; w <= f->workers; w++)
+        worker_start[w] = items;
+}
+
+void bolide__attention_sm90_list(const frozen_part *f, const bolide__schedule_counts *counts,
+                                 char *live) {
+    const bolide__attention_request *requests =
+        (const bolide__attention_request *)(live + f->requests_at);
+    const bolide__attention_item *items = (const bolide__attention_item *)(live + f->items_at);
+    bolide__attention_work *works = (bolide__attention_work *)(live + f->works_at);
+    int32_t *order = (int32_t *)(live + f->order_at), *first = order + f->max_batch;
+    int32_t n = 0;
+    for (int32_t r = 0, i = 0; r < counts->requests; r++) {
+        first[r] = i;
+        while (i < counts->items && items[i].request == r)
+            i++;
+    }
+    sort_requests(requests, order, counts->requests);
+    for (int32_t k = 0; k < counts->requests; k++) {
+        const int32_t r = order[k];
+        const int32_t end = r + 1 < counts->requests ? first[r + 1] : counts->items;
+        const int32_t begin = n, tiles = end - first[r];
+        for (int32_t i = end - 1; i >= first[r]; i--) {
+            works[n] = bolide__attention_work_of(&requests[r], &items[i]);
+            works[n].merge_slot = begin;
+            works[n++].merge_count = tiles;
+        }
+    }
+    cut_stretches(f, works, n, (int32_t *)(live + f->worker_start_at));
+}
+
+/* ---- the launch -------------------------------------------------------------------------------
+ */
+
+static bolide__tensor_box queries(const bolide__attention_params *p) {
+    return (bolide__tensor_box){
+        .data = p->q,
+        .dtype = p->q_dtype,
+        .rank = 4,
+        .box = {64, (int32_t)p->group, 1, (int32_t)(ROWS / p->group)},
+        .shape = {p->d_qk, p->group, p->h_kv, p->q_rows},
+        .stride = {1, p->q_h, p->q_h * p->group, p->q_n},
+    };
+}
+
+static bolide__tensor_box cache(const bolide__attention_params *p, const void *data, int64_t d,
+                                int64_t rows, int64_t n, int64_t h, int64_t page, int64_t box) {
+    return (bolide__tensor_box){
+        .data = data,
+        .dtype = p->kv_dtype,
+        .rank = 4,
+        .box = {64, (int32_t)box, 1, 1},
+        .shape = {d, rows, p->h_kv, p->pages},
+        .stride = {1, n, h, page},
+    };
+}
+
+/* Whether rows of a tensor of 16-bit elements can be read 16 bytes at a time. */
+static bool is_wide(const void *data, int64_t strides) {
+    return (((uintptr_t)data | (uint64_t)(strides * 2)) & 15) == 0;
+}
+
+/* The maps of what is copied in boxes; the rest only has to be aligned. */
+static bolide_status encode(const bolide__call *call, const frozen_part *f,
+                            const bolide__attention_params *p, bool q_box,
+                            bolide__attention_sm90_params *a, bool *served) {
+    bolide__tensor_box boxes[3];
+    bolide__tensor_map *maps[3];
+    const int64_t box = box_of(f);
+    int count = 0;
+    *served = is_wide(p->q, p->q_n | p->q_h) && is_wide(p->k, p->k_page | p->k_n | p->k_h) &&
+              is_wide(p->v, p->v_page | p->v_n | p->v_h);
+    if (!*served)
+        return BOLIDE_OK;
+    if (q_box) {
+        boxes[count] = queries(p);
+        maps[count++] = &a->q;
+    }
+    if (box > 1) {
+        boxes[count] = cache(p, p->k, p->d_qk, p->k_rows, p->k_n, p->k_h, p->k_page, box);
+        maps[count++] = &a->k;
+        boxes[count] = cache(p, p->v, p->d_vo, p->v_rows, p->v_n, p->v_h, p->v_page, box);
+        maps[count++] = &a->v;
+    }
+    return bolide__cuda_tensor_maps(call, count, boxes, maps, served);
+}
+
+/* Like is_known, of what a run brings: no cap, no sinks, scales that are positive numbers, rows of
+ * out that 16-byte stores may write. */
+static bool is_plain(const bolide__attention_params *p) {
+    return !(p->soft_cap > 0) && !p->sinks && !p->q_scale.tensor && !p->k_scale.tensor &&
+           !p->v_scale.tensor && !p->o_scale.tensor &&
+           p->sm_scale * p->q_scale.number * p->k_scale.number > 0 &&
+           is_wide(p->out, p->out_n | p->out_h);
+}
+
+bolide_status bolide__attention_sm90_run(const bolide__call *call, const frozen_part *f,
+                                         const bolide__attention_params *p, bool *served) {
+    const bool q_box = ROWS % p->group == 0;
+    bolide__attention_sm90_params a = {.p = *p, .section_bytes = SECTION_BYTES};
+    *served = false;
+    if (p->flags & BOLIDE__ATTN_ITEMS || !is_plain(p))
+        return BOLIDE_OK;
+    BOLIDE_TRY(encode(call, f, p, q_box, &a, served));
+    if (!*served)
+        return BOLIDE_OK;
+    if (!f->ruled)
+        a.tickets = p->arrivals + (f->tickets_at - f->arrivals_at) / (int64_t)sizeof(int32_t);
+    bolide__spec s = BOLIDE_SPEC("attention/attention_sm90.cu", "bolide_attention_sm90");
+    bolide__spec_add(&s, "T", p->q_dtype); /* f16, bf16 */
+    bolide__spec_add(&s, "D_QK", p->d_qk); /* as models have them */
+    bolide__spec_add(&s, "D_VO", p->d_vo);
+    bolide__spec_add(&s, "KEYS", keys_of(f)); /* 80, 128 */
+    bolide__spec_add(&s, "BOX", box_of(f));   /* 1, 8 to 128 */
+    bolide__spec_add(&s, "FLAGS",
+                     (f->paged ? BOLIDE__SM90_PAGED : 0) |
+                         (p->soft_cap > 0 ? BOLIDE__SM90_CAPPED : 0) |
+                         (q_box ? BOLIDE__SM90_Q_BOX : 0));
+    const bolide__grid g = {.x = bolide__cuda_limits_of(call->ctx)->sm_count,
+                            .block = BOLIDE__SM90_THREADS,
+                            .shared = (int32_t)shared_bytes(f)};
+    return bolide__cuda_launch(call, &s, &g, &a, sizeof a);
+}

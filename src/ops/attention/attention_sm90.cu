@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Attention of many rows on Hopper: copies by the copy engine, products by wgmma. One block a
+// multiprocessor works off items, each a tile of 128 packed rows of one key head, the longest
+// first. Of its three warpgroups one loads: a thread deals out items, a warp asks for the copies.
+// The other two have 64 rows each. They take turns, so that one computes weights while the products
+// of the other run; and each asks for the logits of the next tile of keys before the values of the
+// last one are added, so that its own products run on meanwhile.
+//
+//     warpgroup 0   |QK n-1|PV n|  soften n-1       |QK n-2|PV n-1| ...
+//     warpgroup 1                |QK n-1|PV n|  soften n-1       |QK n-2|PV n-1|
+//
+// Keys are taken from the last tile to the first, so that those that need a mask come at the start.
+// Products are the limit. docs/kernels/attention-hopper.md says what was tried.
+
+#include "cuda/device/base.cuh"
+#include "cuda/device/load.cuh"
+#include "cuda/device/math.cuh"
+#include "cuda/device/mbarrier.cuh"
+#include "cuda/device/mma.cuh"
+#include "cuda/device/reduce.cuh"
+#include "cuda/device/tma.cuh"
+#include "cuda/device/wgmma.cuh"
+#include "ops/attention/attention_sm90.h"
+
+#if !defined(SPEC_T) || !defined(SPEC_D_QK) || !defined(SPEC_D_VO) || !defined(SPEC_KEYS) ||       \
+    !defined(SPEC_BOX) || !defined(SPEC_FLAGS)
+#error "T: dtype; D_QK, D_VO: sizes; KEYS: of a tile; BOX: keys of a copy; FLAGS"
+#endif
+constexpr int64_t T = SPEC_T;   /* F16, BF16 */
+constexpr int D_QK = SPEC_D_QK; /* multiples of 8 up to 256 */
+constexpr int D_VO = SPEC_D_VO;
+constexpr int KEYS = SPEC_KEYS; /* 80, 128 */
+constexpr int BOX = SPEC_BOX;   /* 8, 16, 32, 64, KEYS; 1: rows one by one */
+constexpr int FLAGS = SPEC_FLAGS;
+constexpr bool PAGED = FLAGS & BOLIDE__SM90_PAGED;
+constexpr bool CAPPED = FLAGS & BOLIDE__SM90_CAPPED;
+constexpr bool Q_BOX = FLAGS & BOLIDE__SM90_Q_BOX;
+static_assert(D_QK % 8 == 0 && D_VO % 8 == 0 && D_QK <= 256 && D_VO <= 256, "head sizes");
+constexpr bool GATHER = BOX == 1;
+static_assert(KEYS % 16 == 0 && KEYS % BOX == 0 && (BOX % 8 == 0 || GATHER), "keys of a tile");
+
+using half = element<T>::type;
+
+constexpr int ROWS = BOLIDE__SM90_ROWS;
+constexpr int STAGES = BOLIDE__SM90_STAGES;
+constexpr int GROUPS = 2;                                     /* warpgroups that compute */
+constexpr int DV = D_VO <= 64 ? 64 : D_VO <= 128 ? 128 : 256; /* columns of the sums */
+constexpr int Q_BLOCKS = (D_QK + 63) / 64; /* blocks of 64 columns, 128 bytes a row */
+constexpr int V_BLOCKS = DV / 64;
+constexpr int STEPS = (D_QK + 15) / 16; /* products of 16 deep in a logit */
+constexpr int BLOCK = KEYS * 128;       /* bytes of a block of keys or values */
+constexpr int Q_BLOCK = ROWS * 128;
+constexpr int Q_STAGES = BOLIDE__SM90_Q_STAGES(Q_BLOCKS, V_BLOCKS, KEYS);
+constexpr int SLOTS = 4; /* items between the thread that deals and those who work on them */
+/* A row's maximum is raised only when logits exceed it by this many powers of two: sums stay far
+ * from overflow, and are almost never rescaled. */
+constexpr float SLACK = 8.0f;
+constexpr int WARPS = 4 * GROUPS;
+constexpr bool STREAMED = DV <= 128;      /* the state of two items fits the registers */
+constexpr int GATHERERS = GATHER ? 3 : 1; /* warps that load; the last of the four deals items */
+constexpr int FULL_ARRIVALS = GATHER ? 32 * GATHERERS : 1;
+
+using params = bolide__attention_sm90_params;
+using work = bolide__attention_work;
+
+enum named { ORDER = 1, OWN = ORDER + GROUPS }; /* numbers of barriers, one a warpgroup */
+
+struct item {
+    work w;
+    int32_t head;        /* of keys; −1: there are no more */
+    int32_t first, last; /* tiles of keys, last < first: none */
+    int32_t unused;
+};
+
+struct shared_memory {
+    alignas(1024) unsigned char q[Q_STAGES][Q_BLOCKS][Q_BLOCK];
+    alignas(1024) unsigned char k[STAGES][Q_BLOCKS][BLOCK];
+    alignas(1024) unsigned char v[STAGES][V_BLOCKS][BLOCK];
+    alignas(16) item items[SLOTS];
+    barrier full_q[Q_STAGES], empty_q[Q_STAGES];
+    barrier full_k[STAGES], empty_k[STAGES];
+    barrier full_v[STAGES], empty_v[STAGES];
+    barrier full_item[SLOTS], empty_item[SLOTS];
+};
+
+extern __shared__ __align__(1024) unsigned char dynamic[];
+
+#include "ops/attention/attention_sm90_load.cuh"
+#include "ops/attention/attention_sm90_rows.cuh"
+
+/* ---- the products ------------------------------------------------------------------------------
+ */
+
+/* S = Q K^T of the warpgroup's rows with a tile's keys. */
+void multiply_keys(float (&x)[KEYS / 2], uint32_t q, uint32_t k) {
+#pragma unroll
+    for (int i = 0; i < STEPS; i++)
+        wgmma<half>(x, row_descriptor(q + i / 4 * Q_BLOCK + i % 4 * 32),
+                    row_descriptor(k + i / 4 * BLOCK + i % 4 * 32), i > 0);
+}
+
+/* O += P V. */
+void add_values(float (&o)[DV / 2], const uint32_t (&weights)[KEYS / 4], uint32_t v) {
+#pragma unroll
+    for (int i = 0; i < KEYS / 16; i++)
+        wgmma<half>(o, weights + 4 * i, column_descriptor(v + i * 2048, BLOCK));
+}
+
+/* Values behind the last key are whatever memory holds, and 0 times NaN is NaN: they become zeros.
+ * Each warpgroup does so before its own products; both write the same. */
+void clear_tail(unsigned char (&v)[V_BLOCKS][BLOCK], int keys, int group) {
+    const int thread = threadIdx.x % 128;
+#pragma unroll
+    for (int b = 0; b < V_BLOCKS; b++) {
+        for (int at = keys * 128 + thread * 16; at < BLOCK; at += 128 * 16)
+            *reinterpret_cast<uint4 *>(v[b] + at) = {};
+    }
+    /* Ordinary stores, read by wgmma: without the fence it may still see what was there. And the
+     * copy that fills this stage next must not be overtaken by them. */
+    fence_async_shared();
+    named_sync(OWN + group, 128);
+}
+
+/* Waits for a side of a tile. What single threads have copied is not yet seen by wgmma, which reads
+ * through another path: the fence lets it. */
+void wait_full(barrier &full, uint32_t phase) {
+    barrier_wait(full, phase);
+    if constexpr (GATHER)
+        fence_async_shared();
+}
+
+/* ---- a warpgroup that computes -----------------------------------------------------------------
+ */
+
+void leave(barrier &b) {
+    __syncwarp();
+    if (threadIdx.x % 32 == 0)
+        barrier_arrive(b);
+}
+
+/* The assembler likes to move the exponentials behind a wait for products that they do not need.
+ * What depends on all of them cannot move across a branch on it, which is never taken. */
+void compute_now(const rows_state &r, float (&x)[KEYS / 2]) {
+    pin(x);
+    if (__any_sync(0xffffffffu, r.l[0] < 0 || r.l[1] < 0))
+        __trap();
+}
+
+/* What a warpgroup carries from tile to tile. */
+struct stream {
+    int group;
+    ring_place<STAGES> k, v;
+    ring_place<Q_STAGES> q;
+    ring_place<SLOTS> items;
+    int tail; /* keys of the tile whose values come next, if it is the last of its item */
+};
+
+const item &next_item(shared_memory &s, stream &c) {
+    const item &it = s.items[c.items.stage];
+    barrier_wait(s.full_item[c.items.stage], c.items.phase);
+    return it;
+}
+
+void leave_item(shared_memory &s, stream &c) {
+    leave(s.empty_item[c.items.stage]);
+    c.items.advance();
+}
+
+uint32_t own_queries(shared_memory &s, const stream &c) {
+    return shared_address(s.q[c.q.stage]) + c.group * 64 * 128;
+}
+
+/* Waits for the queries of an item, or copies them. */
+void begin_queries(const params &a, shared_memory &s, stream &c, const item &it) {
+    if constexpr (Q_BOX)
+        barrier_wait(s.full_q[c.q.stage], c.q.phase);
+    else
+        load_own_queries(a.p, it, s.q[c.q.stage], c.group);
+}
+
+/* The products of tile n are there: its keys may be overwritten, and behind the last tile Q. */
+void leave_keys(shared_memory &s, stream &c, const item &it, int n) {
+    leave(s.empty_k[c.k.stage]);
+    c.k.advance();
+    if (n == it.first) {
+        leave(s.empty_q[c.q.stage]);
+        c.q.advance();
+    }
+}
+
+/* The first tile of a stream of items: no values wait to be added. */
+void begin_stream(const params &a, shared_memory &s, stream &c, const item &it, rows_state &r,
+                  float (&x)[KEYS / 2], uint32_t (&weights)[KEYS / 4]) {
+    begin_rows(a.p, it, c.group, r);
+    begin_queries(a, s, c, it);
+    wait_full(s.full_k[c.k.stage], c.k.phase);
+    wgmma_fence();
+    multiply_keys(x, own_queries(s, c), shared_address(s.k[c.k.stage]));
+    wgmma_commit();
+    wgmma_wait<0>(x);
+    leave_keys(s, c, it, it.last);
+    soften(a.p, r, it.last * KEYS, x);
+    pack_weights(weights, x);
+    c.tail = it.w.kv_end - it.last * KEYS;
+}
+
+void issue_values(shared_memory &s, stream &c, float (&o)[DV / 2],
+                  const uint32_t (&weights)[KEYS / 4]) {
+    wait_full(s.full_v[c.v.stage], c.v.phase);
+    if (!GATHER && c.tail < KEYS)
+        clear_tail(s.v[c.v.stage], c.tail, c.group);
+    c.tail = KEYS;
+    wgmma_fence();
+    add_values(o, weights, shared_address(s.v[c.v.stage]));
+    wgmma_commit();
+}
+
+void leave_values(shared_memory &s, stream &c) {
+    leave(s.empty_v[c.v.stage]);
+    c.v.advance();
+}
+
+/* Asks for the products of tile n of an item, has the values of the tile before added meanwhile,
+ * and comes back with the weights of the former in x. */
+void turn(const params &a, shared_memory &s, stream &c, const item &it, int n, rows_state &r,
+          float (&x)[KEYS / 2], float (&o)[DV / 2], uint32_t (&weights)[KEYS / 4]) {
+    wait_full(s.full_k[c.k.stage], c.k.phase);
+    named_sync(ORDER + c.group, 256);
+    wgmma_fence();
+    multiply_keys(x, own_queries(s, c), shared_address(s.k[c.k.stage]));
+    wgmma_commit();
+    issue_values(s, c, o, weights);
+    named_arrive(ORDER + (c.group + 1) % GROUPS, 256);
+    wgmma_wait<1>(x);
+    leave_keys(s, c, it, n);
+    soften(a.p, r, n * KEYS, x);
+    compute_now(r, x);
+    wgmma_wait<0>(o);
+    pin(weights);
+    leave_values(s, c);
+}
+
+void clear_sums(float (&o)[DV / 2]) {
+#pragma unroll
+    for (int i = 0; i < DV / 2; i++)
+        o[i] = 0;
+}
+
+bool is_empty(const item &it) {
+    return it.last < it.first;
+}
+
+/* Items with keys follow each other without a gap: the products of the next one's first tile run
+ * while the last values of this one are added and its rows are written. */
+void compute(const params &a, shared_memory &s) {
+    stream c = {(int)threadIdx.x / 128 - 1};
+    rows_state r;
+    float x[KEYS / 2], o[DV / 2];
+    uint32_t weights[KEYS / 4];
+    if (c.group == 1)
+        named_arrive(ORDER, 256); /* the first turn is warpgroup 0's */
+#pragma unroll 1
+    for (;;) {
+        const item *it = &next_item(s, c);
+        if (it->head < 0)
+            break;
+        clear_sums(o);
+        if (is_empty(*it)) {
+            begin_rows(a.p, *it, c.group, r);
+            write_rows(a.p, *it, c.group, r, o);
+            leave_item(s, c);
+            continue;
+        }
+        begin_stream(a, s, c, *it, r, x, weights);
+#pragma unroll 1
+        for (;;) {
+#pragma unroll 1
+            for (int n = it->last - 1; n >= it->first; n--) {
+                turn(a, s, c, *it, n, r, x, o, weights);
+                rescale(r, o);
+                pack_weights(weights, x);
+            }
+            ring_place<SLOTS> after = c.items;
+            after.advance();
+            barrier_wait(s.full_item[after.stage], after.phase);
+            const item *then = &s.items[after.stage];
+            if (!STREAMED || then->head < 0 || is_empty(*then))
+                break;
+            rows_state begun;
+            begin_rows(a.p, *then, c.group, begun);
+            begin_queries(a, s, c, *then);
+            turn(a, s, c, *then, then->last, begun, x, o, weights);
+            pack_weights(weights, x);
+            c.tail = then->w.kv_end - then->last * KEYS;
+            write_rows(a.p, *it, c.group, r, o);
+            leave_item(s, c);
+            clear_sums(o);
+            r = begun;
+            it = then;
+        }
+        issue_values(s, c, o, weights);
+        wgmma_wait<0>(o);
+        leave_values(s, c);
+        write_rows(a.p, *it, c.group, r, o);
+        leave_item(s, c);
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(BOLIDE__SM90_THREADS, 1)
+    bolide_attention_sm90(const __grid_constant__ bolide__attention_sm90_params a) {
+    shared_memory &s = *reinterpret_cast<shared_memory *>(dynamic);
+    if (threadIdx.x == 0) {
+        prefetch_map(a.q);
+        prefetch_map(a.k);
+        prefetch_map(a.v);
+        for (int i = 0; i < Q_STAGES; i++) {
+            barrier_init(s.full_q[i], 1);
+            barrier_init(s.empty_q[i], WARPS);
+        }
+        for (int i = 0; i < STAGES; i++) {
+            barrier_init(s.full_k[i], FULL_ARRIVALS);
+            barrier_init(s.full_v[i], FULL_ARRIVALS);
+            barrier_init(s.empty_k[i], WARPS);
+            barrier_init(s.empty_v[i], WARPS);
+        }
+        for (int i = 0; i < SLOTS; i++) {
+            barrier_init(s.full_item[i], 1);
+            barrier_init(s.empty_item[i], WARPS + GATHERERS);
+        }
+        fence_barrier_init();
+    }
+    __syncthreads();
+    if (threadIdx.x < 128) {
+        give_registers<GATHER ? 72 : 40>();
+        if (threadIdx.x / 32 < GATHERERS)
+            load_all(a, s);
+        else if (threadIdx.x == 96)
+            deal_items(a, s);
+    } else {
+        take_registers<GATHER ? 216 : 232>();
+        compute(a, s);
+    }
+}

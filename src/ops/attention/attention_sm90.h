@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the kernel for Hopper takes: the parameters that all attention kernels share, and maps of q,
+// k and v for its copy engine. Also the few numbers that host and kernel must agree on.
+
+#ifndef BOLIDE_OPS_ATTENTION_SM90_H
+#define BOLIDE_OPS_ATTENTION_SM90_H
+
+#include "cuda/tensor_map_internal.h"
+#include "ops/attention/attention_internal.h"
+
+enum {
+    BOLIDE__SM90_ROWS = 128,    /* packed rows of a tile: 64 for each of two warpgroups */
+    BOLIDE__SM90_THREADS = 384, /* those two, and one that loads */
+    BOLIDE__SM90_STAGES = 2
+};
+
+/* Buffers of Q, from the blocks of 64 columns of a row of q and k and of v, and the keys of a tile:
+ * two where shared memory has room for them, so that the next item's is there in time. */
+#define BOLIDE__SM90_Q_STAGES(q_blocks, v_blocks, keys)                                            \
+    (128 * (2 * BOLIDE__SM90_ROWS * (q_blocks) +                                                   \
+            BOLIDE__SM90_STAGES * (keys) * ((q_blocks) + (v_blocks))) <=                           \
+             200 * 1024                                                                            \
+         ? 2                                                                                       \
+         : 1)
+
+/* Bits of its FLAGS. */
+enum {
+    BOLIDE__SM90_PAGED = 1,
+    BOLIDE__SM90_CAPPED = 2,
+    BOLIDE__SM90_Q_BOX = 4 /* the rows of a tile of q are one box: the group divides them */
+};
+
+typedef struct bolide__attention_sm90_params {
+    bolide__tensor_map q; /* [q_rows, h_kv, group, d_qk] */
+    bolide__tensor_map k; /* [pages, h_kv, rows of a page, d_qk]; without pages one of all rows */
+    bolide__tensor_map v; /* the same with d_vo */
+    bolide__attention_params p;
+    int32_t *tickets;      /* [2]: next item, blocks that are done; NULL: dealt by number */
+    int64_t section_bytes; /* of keys and values that should stay in the L2 together */
+} bolide__attention_sm90_params;
+
+#ifndef __CUDACC_RTC__
+
+/* Whether a plan is for this kernel: sets sm90 of the frozen part. usual_rows are the packed rows
+ * of a request, all_rows those of the batch. */
+void bolide__attention_sm90_choose(const bolide__call *call, struct bolide__attention_frozen *f,
+                                   int64_t usual_rows, int64_t all_rows);
+/* Writes the list of items in this kernel's order, from what the schedule has left in `live`. */
+void bolide__attention_sm90_list(const struct bolide__attention_frozen *f,
+                                 const bolide__schedule_counts *counts, char *live);
+/* Runs it; *served is false where the arguments of this run are not for it. */
+bolide_status bolide__attention_sm90_run(const bolide__call *call,
+                                         const struct bolide__attention_frozen *f,
+                                         const bolide__attention_params *p, bool *served);
+
+#endif
+
+#endif

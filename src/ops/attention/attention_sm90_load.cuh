@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The warpgroup of attention_sm90.cu that loads: one thread deals out items through a ring in
+// shared memory, one warp asks for the copies of Q, keys and values. Included by that file only,
+// behind its constants and its shared memory.
+
+#ifndef BOLIDE_OPS_ATTENTION_SM90_LOAD_CUH
+#define BOLIDE_OPS_ATTENTION_SM90_LOAD_CUH
+
+/* ---- items ------------------------------------------------------------------------------------
+ */
+
+/* The k-th item of this block where nobody counts: back and forth. */
+int32_t dealt(int32_t k) {
+    const int32_t round = k * (int32_t)gridDim.x;
+    return round + (k % 2 ? (int32_t)gridDim.x - 1 - (int32_t)blockIdx.x : (int32_t)blockIdx.x);
+}
+
+/* Heads whose keys and values should be in the L2 at one time. If those of one head do not fit,
+ * all heads run side by side. */
+int32_t section_heads(const params &a, int32_t kv_len) {
+    const int64_t one = (int64_t)kv_len * (D_QK + D_VO) * 2;
+    int32_t heads = (int32_t)a.p.h_kv;
+    while (heads > 1 && heads % 2 == 0 && heads * one > a.section_bytes)
+        heads /= 2;
+    return one > a.section_bytes ? (int32_t)a.p.h_kv : heads;
+}
+
+/* Number `index` of a request's tiles × heads as a tile and a head: section by section, in each
+ * tile by tile. */
+struct spot {
+    int32_t tile, head;
+};
+
+spot spot_of(const params &a, int32_t index, int32_t tiles, int32_t kv_len) {
+    const int32_t heads = section_heads(a, kv_len);
+    const int32_t section = index / (tiles * heads), rest = index % (tiles * heads);
+    return {rest / heads, section * heads + rest % heads};
+}
+
+/* The t-th longest tile of a single request. */
+work ruled_work(const bolide__attention_params &p, int32_t t) {
+    const bolide__attention_request &r = p.rule.request;
+    const int64_t row = (int64_t)(p.rule.tiles - 1 - t) * ROWS;
+    const int64_t shift = (int64_t)r.kv_len - r.q_len;
+    const int64_t end = smaller((int64_t)r.q_len - 1, (row + ROWS - 1) / p.group);
+    int64_t low = 0, high = r.kv_len;
+    if (p.flags & BOLIDE__ATTN_CAUSAL)
+        high = smaller(high, shift + end + 1);
+    if (p.window_left >= 0)
+        low = larger(low, shift + row / p.group - p.window_left);
+    work w = {};
+    w.q_start = r.q_start;
+    w.o_start = r.o_start;
+    w.q_len = r.q_len;
+    w.kv_len = r.kv_len;
+    w.row = (int32_t)row;
+    w.kv_begin = low < high ? (int32_t)low : 0;
+    w.kv_end = low < high ? (int32_t)high : 0;
+    return w;
+}
+
+void fetch_item(const params &a, int32_t index, item &it) {
+    const bolide__attention_params &p = a.p;
+    if (p.rule.tiles) {
+        const spot at = spot_of(a, index, p.rule.tiles, p.rule.request.kv_len);
+        it.w = ruled_work(p, at.tile);
+        it.head = at.head;
+    } else {
+        /* A request's items lie together; any of them tells where they begin. */
+        const work *any = p.works + index / (int32_t)p.h_kv;
+        const int32_t begin = any->merge_slot, tiles = any->merge_count;
+        const spot at = spot_of(a, index - begin * (int32_t)p.h_kv, tiles, any->kv_len);
+        it.w = p.works[begin + at.tile];
+        it.head = at.head;
+    }
+    it.first = it.w.kv_begin / KEYS;
+    it.last = (it.w.kv_end + KEYS - 1) / KEYS - 1;
+}
+
+/* By one thread. */
+void deal_items(const params &a, shared_memory &s) {
+    const bolide__attention_params &p = a.p;
+    const int32_t items = (p.rule.tiles ? p.rule.tiles : p.counts->items) * (int32_t)p.h_kv;
+    ring_place<SLOTS> at = {0, 1};
+    int32_t index = (int32_t)blockIdx.x;
+    for (int32_t k = 1;; k++, at.advance()) {
+        barrier_wait(s.empty_item[at.stage], at.phase);
+        item &it = s.items[at.stage];
+        if (index >= items) {
+            it.head = -1;
+            barrier_arrive(s.full_item[at.stage]);
+            break;
+        }
+        fetch_item(a, index, it);
+        barrier_arrive(s.full_item[at.stage]);
+        index = a.tickets ? (int32_t)gridDim.x + atomicAdd(a.tickets, 1) : dealt(k);
+    }
+    /* The last block has seen all others take their last ticket. */
+    if (a.tickets && atomicAdd(a.tickets + 1, 1) == (int32_t)gridDim.x - 1) {
+        a.tickets[0] = 0;
+        a.tickets[1] = 0;
+    }
+}
+
+/* ---- copies -----------------------------------------------------------------------------------
+ */
+
+constexpr int BOXES = KEYS / BOX; /* of a tile; lane i asks for the i-th */
+
+/* Page of this lane's box of a tile; −1: it has no key. */
+int32_t look_up(const bolide__attention_params &p, const work &w, int32_t tile) {
+    const int32_t lane = threadIdx.x % 32, key = tile * KEYS + lane * BOX;
+    if (lane >= BOXES || key >= w.kv_end)
+        return -1;
+    if constexpr (PAGED) {
+        const int64_t list = p.table_row ? w.request * p.table_row : (int64_t)w.kv_start;
+        return p.indices[list + (uint32_t)key / (uint32_t)p.page_size];
+    }
+    return 0;
+}
+
+/* One side of a tile, to be called by the whole warp. */
+template <int BLOCKS>
+void copy_tile(unsigned char (&to)[BLOCKS][BLOCK], const bolide__tensor_map &map, barrier &full,
+               barrier &empty, uint32_t phase, const bolide__attention_params &p, const item &it,
+               int32_t start, int32_t tile, int32_t page, uint64_t policy) {
+    const int32_t lane = threadIdx.x % 32, key = tile * KEYS + lane * BOX;
+    barrier_wait(empty, phase);
+    const int boxes = __popc(__ballot_sync(0xffffffffu, page >= 0));
+    if (lane == 0)
+        barrier_expect(full, (uint32_t)(boxes * BLOCKS * BOX * 128));
+    __syncwarp();
+    if (page >= 0) {
+        const int32_t row = PAGED ? (int32_t)((uint32_t)key % (uint32_t)p.page_size) : start + key;
+#pragma unroll
+        for (int b = 0; b < BLOCKS; b++)
+            copy_box(to[b] + lane * BOX * 128, map, full, 64 * b, row, it.head, page, policy);
+    }
+}
+
+void copy_queries(const params &a, shared_memory &s, const item &it,
+                  const ring_place<Q_STAGES> &at) {
+    barrier_wait(s.empty_q[at.stage], at.phase);
+    if (threadIdx.x % 32 == 0) {
+        barrier_expect(s.full_q[at.stage], Q_BLOCKS * Q_BLOCK);
+        const int32_t token = it.w.q_start + it.w.row / (int32_t)a.p.group;
+        const uint64_t policy = stream_policy();
+#pragma unroll
+        for (int b = 0; b < Q_BLOCKS; b++)
+            copy_box(s.q[at.stage][b], a.q, s.full_q[at.stage], 64 * b, 0, it.head, token, policy);
+    }
+    __syncwarp();
+}
+
+/* ---- rows one by one --------------------------------------------------------------------------
+ *
+ * Where pages do not make boxes, three warps copy 16 bytes a lane, two rows or more at a time.
+ * Which page a row lies on is asked for by one lane a row, a tile ahead.
+ */
+
+constexpr int ROW_LANES = D_QK <= 64 ? 8 : 16; /* that share a row; wider rows take several turns */
+constexpr int TURN_ROWS = 32 / ROW_LANES;
+constexpr int TURNS = (KEYS / TURN_ROWS + GATHERERS - 1) / GATHERERS; /* of a warp and tile */
+constexpr int ASKED = (TURNS * TURN_ROWS + 31) / 32; /* rows that a lane asks for */
+
+/* Where a lane's rows of a tile lie, as elements behind the first of the head; −1: no key. */
+struct asked_rows {
+    int64_t k[ASKED], v[ASKED];
+};
+
+asked_rows ask(const bolide__attention_params &p, const work &w, int32_t tile) {
+    const int64_t list = p.table_row ? w.request * p.table_row : (int64_t)w.kv_start;
+    const uint32_t size = (uint32_t)p.page_size;
+    asked_rows r;
+#pragma unroll
+    for (int i = 0; i < ASKED; i++) {
+        const int at = i * 32 + threadIdx.x % 32; /* among the warp's rows */
+        const int32_t row =
+            (at / TURN_ROWS * GATHERERS + (int)threadIdx.x / 32) * TURN_ROWS + at % TURN_ROWS;
+        const uint32_t key = (uint32_t)(tile * KEYS + row);
+        r.k[i] = r.v[i] = -1;
+        if (row < KEYS && (int32_t)key < w.kv_end) {
+            const int64_t page = p.indices[list + key / size], in_page = key % size;
+            r.k[i] = page * p.k_page + in_page * p.k_n;
+            r.v[i] = page * p.v_page + in_page * p.v_n;
+        }
+    }
+    return r;
+}
+
+/* One side of a tile; rows without a key become zeros. */
+template <int BLOCKS, int D>
+void gather_tile(unsigned char (&to)[BLOCKS][BLOCK], const half *from, barrier &full,
+                 barrier &empty, uint32_t phase, const int64_t (&at)[ASKED]) {
+    const int lane = threadIdx.x % 32, part = lane / ROW_LANES, piece = lane % ROW_LANES;
+    const int first = (int)threadIdx.x / 32 * TURN_ROWS + part;
+    barrier_wait(empty, phase);
+#pragma unroll
+    for (int asked = 0; asked < ASKED; asked++) {
+#pragma unroll 4
+        for (int n = 0; n < 32 / TURN_ROWS; n++) {
+            const int turn = asked * 32 / TURN_ROWS + n;
+            const int64_t start = __shfl_sync(0xffffffffu, at[asked], n * TURN_ROWS + part);
+            const int row = turn * GATHERERS * TURN_ROWS + first;
+            if (turn >= TURNS || row >= KEYS)
+                break;
+#pragma unroll
+            for (int i = 0; i < BLOCKS * 8; i += ROW_LANES) {
+                if (BLOCKS * 8 % ROW_LANES != 0 && i + piece >= BLOCKS * 8)
+                    break;
+                const bool there = start >= 0 && (i + piece) * 8 < D;
+                copy_16(&to[0][0] + (i + piece) / 8 * BLOCK + row * 128 + ((piece ^ row) & 7) * 16,
+                        there ? from + start + (i + piece) * 8 : from, there ? 16 : 0);
+            }
+        }
+    }
+    /* Counts this thread in once its copies are there. */
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(&full))
+                 : "memory");
+}
+
+/* ---- the order --------------------------------------------------------------------------------
+ */
+
+/* What a warp that loads has in hand of a tile. */
+struct located {
+    int32_t page;
+    asked_rows rows;
+};
+
+located locate(const params &a, const item &it, int32_t tile) {
+    located l = {-1};
+    if (tile < it.first)
+        return l;
+    if constexpr (GATHER)
+        l.rows = ask(a.p, it.w, tile);
+    else
+        l.page = look_up(a.p, it.w, tile);
+    return l;
+}
+
+void copy_keys(const params &a, shared_memory &s, const item &it, int32_t tile, const located &l,
+               ring_place<STAGES> &at, uint64_t policy) {
+    barrier &full = s.full_k[at.stage], &empty = s.empty_k[at.stage];
+    if constexpr (GATHER)
+        gather_tile<Q_BLOCKS, D_QK>(s.k[at.stage],
+                                    static_cast<const half *>(a.p.k) + it.head * a.p.k_h, full,
+                                    empty, at.phase, l.rows.k);
+    else
+        copy_tile(s.k[at.stage], a.k, full, empty, at.phase, a.p, it, it.w.kv_start, tile, l.page,
+                  policy);
+    at.advance();
+}
+
+void copy_values(const params &a, shared_memory &s, const item &it, int32_t tile, const located &l,
+                 ring_place<STAGES> &at, uint64_t policy) {
+    barrier &full = s.full_v[at.stage], &empty = s.empty_v[at.stage];
+    if constexpr (GATHER)
+        gather_tile<V_BLOCKS, D_VO>(s.v[at.stage],
+                                    static_cast<const half *>(a.p.v) + it.head * a.p.v_h, full,
+                                    empty, at.phase, l.rows.v);
+    else
+        copy_tile(s.v[at.stage], a.v, full, empty, at.phase, a.p, it, it.w.v_start, tile, l.page,
+                  policy);
+    at.advance();
+}
+
+/* In the order in which tiles are needed: K of one, then V of the one before. */
+void load_all(const params &a, shared_memory &s) {
+    const uint64_t policy = keep_policy();
+    ring_place<SLOTS> ip = {0, 0};
+    ring_place<STAGES> kp = {0, 1}, vp = {0, 1};
+    ring_place<Q_STAGES> qp = {0, 1};
+    for (;; ip.advance()) {
+        barrier_wait(s.full_item[ip.stage], ip.phase);
+        const item &it = s.items[ip.stage];
+        if (it.head < 0)
+            break;
+        if (it.first <= it.last) {
+            located now = locate(a, it, it.last);
+            copy_keys(a, s, it, it.last, now, kp, policy);
+            if constexpr (Q_BOX) {
+                if (threadIdx.x / 32 == 0)
+                    copy_queries(a, s, it, qp);
+                qp.advance();
+            }
+            located next = locate(a, it, it.last - 1);
+#pragma unroll 1
+            for (int32_t n = it.last; n >= it.first; n--) {
+                const located after = locate(a, it, n - 2);
+                if (n > it.first)
+                    copy_keys(a, s, it, n - 1, next, kp, policy);
+                copy_values(a, s, it, n, now, vp, policy);
+                now = next;
+                next = after;
+            }
+        }
+        __syncwarp();
+        if (threadIdx.x % 32 == 0)
+            barrier_arrive(s.empty_item[ip.stage]);
+    }
+}
+
+#endif

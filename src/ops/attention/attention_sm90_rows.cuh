@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Rows in the registers of attention_sm90.cu: which keys they see, weights, the last step and the
+// output. A thread has two rows of its warpgroup's 64. Included by that file only, behind its
+// constants and its shared memory.
+
+#ifndef BOLIDE_OPS_ATTENTION_SM90_ROWS_CUH
+#define BOLIDE_OPS_ATTENTION_SM90_ROWS_CUH
+
+struct rows_state {
+    float m[2]; /* base of the weights, in powers of two; at most SLACK below the largest logit */
+    float l[2]; /* this thread's part of the sum of weights */
+    float weight[2];             /* by which what was summed so far is to be multiplied */
+    float scale[2];              /* of the products; with a cap the logits come to units of it */
+    int32_t low[2], high[2];     /* keys that the row sees */
+    int32_t open_low, open_high; /* keys that every row of the warpgroup sees */
+};
+
+/* Row of the tile of a thread's i-th. */
+int32_t row_of(int group, int i) {
+    return group * 64 + threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4 + 8 * i;
+}
+
+int32_t token_of(const bolide__attention_params &p, const work &w, int32_t row) {
+    return (int32_t)((uint32_t)(w.row + row) / (uint32_t)p.group);
+}
+
+int32_t head_of(const bolide__attention_params &p, const item &it, int32_t row) {
+    return it.head * (int32_t)p.group + (int32_t)((uint32_t)(it.w.row + row) % (uint32_t)p.group);
+}
+
+float scale_of(const bolide__attention_scale &s, int64_t head) {
+    return s.tensor ? s.tensor[head * s.step] : (float)s.number;
+}
+
+int32_t low_of(const bolide__attention_params &p, const work &w, int32_t token) {
+    const int32_t position = w.kv_len - w.q_len + token;
+    return p.window_left < 0 ? 0 : (int32_t)larger(position - p.window_left, (int64_t)0);
+}
+
+int32_t high_of(const bolide__attention_params &p, const work &w, int32_t token) {
+    const int32_t position = w.kv_len - w.q_len + token;
+    return p.flags & BOLIDE__ATTN_CAUSAL ? smaller(w.kv_end, position + 1) : w.kv_end;
+}
+
+void begin_rows(const bolide__attention_params &p, const item &it, int group, rows_state &r) {
+    const float common = (float)p.sm_scale * scale_of(p.k_scale, it.head) *
+                         (CAPPED ? 1.0f / (float)p.soft_cap : LOG2E);
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        const int32_t row = row_of(group, i), token = token_of(p, it.w, row);
+        r.m[i] = -INFINITE;
+        r.l[i] = 0;
+        r.weight[i] = 1;
+        r.scale[i] = common * scale_of(p.q_scale, head_of(p, it, row));
+        r.low[i] = low_of(p, it.w, token);
+        r.high[i] = high_of(p, it.w, token);
+    }
+    r.open_high = high_of(p, it.w, token_of(p, it.w, group * 64));
+    r.open_low = low_of(p, it.w, token_of(p, it.w, group * 64 + 63));
+}
+
+/* Where the rows of a tile are not one box, each warpgroup copies its own. Rows behind the last of
+ * the request are zeros. */
+void load_own_queries(const bolide__attention_params &p, const item &it,
+                      unsigned char (&q)[Q_BLOCKS][Q_BLOCK], int group) {
+    const int32_t rows = it.w.q_len * (int32_t)p.group - it.w.row;
+    const int thread = threadIdx.x % 128;
+#pragma unroll 4
+    for (int i = thread; i < 64 * Q_BLOCKS * 8; i += 128) {
+        const int32_t row = group * 64 + i / (Q_BLOCKS * 8);
+        const int piece = i % (Q_BLOCKS * 8), column = piece * 8;
+        uint4 x = {};
+        if (row < rows && column < D_QK)
+            x = *reinterpret_cast<const uint4 *>(static_cast<const half *>(p.q) +
+                                                 ((int64_t)it.w.q_start + token_of(p, it.w, row)) *
+                                                     p.q_n +
+                                                 head_of(p, it, row) * p.q_h + column);
+        *reinterpret_cast<uint4 *>(q[piece / 8] + row * 128 + ((piece ^ row) & 7) * 16) = x;
+    }
+    /* Ordinary stores, read by wgmma of all four warps. */
+    fence_async_shared();
+    named_sync(OWN + group, 128);
+}
+
+/* ---- weights ----------------------------------------------------------------------------------
+ */
+
+/* Key of element i, apart from the tile's first and the thread's column. */
+constexpr int key_of(int i) {
+    return i / 4 * 8 + i % 2;
+}
+
+/* Products become logits whose order is that of |scale| times them. */
+void bend(const bolide__attention_params &p, const rows_state &r, float (&x)[KEYS / 2]) {
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        if constexpr (CAPPED) {
+#pragma unroll
+            for (int e = 0; e < KEYS / 2; e++) {
+                if (e / 2 % 2 == i)
+                    x[e] = tanh_exact(x[e] * r.scale[i]) * ((float)p.soft_cap * LOG2E);
+            }
+        } else if (r.scale[i] < 0) {
+#pragma unroll
+            for (int e = 0; e < KEYS / 2; e++) {
+                if (e / 2 % 2 == i)
+                    x[e] = -x[e];
+            }
+        }
+    }
+}
+
+void mask(const rows_state &r, int32_t first, float (&x)[KEYS / 2]) {
+    const int32_t own = first + (int32_t)threadIdx.x % 4 * 2;
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        const int32_t low = r.low[i] - own, high = r.high[i] - own;
+#pragma unroll
+        for (int e = 0; e < KEYS / 2; e++) {
+            if (e / 2 % 2 == i && (key_of(e) < low || key_of(e) >= high))
+                x[e] = -INFINITE;
+        }
+    }
+}
+
+/* Turns the products of a tile into weights, and says what the sums so far are to be multiplied
+ * by. Each row decides on its own, so that its bits do not depend on its neighbours. */
+void soften(const bolide__attention_params &p, rows_state &r, int32_t first, float (&x)[KEYS / 2]) {
+    bend(p, r, x);
+    if (first < r.open_low || first + KEYS > r.open_high)
+        mask(r, first, x);
+    float base[2], scale[2];
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        /* A scale of 0 would turn a masked key's infinity into NaN. */
+        scale[i] = CAPPED ? 1.0f : fmaxf(fabsf(r.scale[i]), 1e-36f);
+        float top[2] = {x[2 * i], x[2 * i + 1]};
+#pragma unroll
+        for (int e = 4; e < KEYS / 2; e += 4) {
+            top[0] = fmaxf(top[0], x[e + 2 * i]);
+            top[1] = fmaxf(top[1], x[e + 2 * i + 1]);
+        }
+        const float most = lanes_max<4>(fmaxf(top[0], top[1])) * scale[i];
+        const float m = most > r.m[i] + SLACK ? most : r.m[i];
+        base[i] = m == -INFINITE ? 0.0f : m;
+        r.weight[i] = exp2_fast(r.m[i] - base[i]);
+        r.m[i] = m;
+    }
+    float sum[2][2] = {};
+#pragma unroll
+    for (int e = 0; e < KEYS / 2; e++) {
+        x[e] = exp2_fast(fmaf(x[e], scale[e / 2 % 2], -base[e / 2 % 2]));
+        sum[e / 2 % 2][e % 2] += x[e];
+    }
+#pragma unroll
+    for (int i = 0; i < 2; i++)
+        r.l[i] = fmaf(r.l[i], r.weight[i], sum[i][0] + sum[i][1]);
+}
+
+/* The sums of weights by values at the base that soften has chosen. */
+void rescale(const rows_state &r, float (&o)[DV / 2]) {
+    if (__any_sync(0xffffffffu, r.weight[0] != 1.0f || r.weight[1] != 1.0f)) {
+#pragma unroll
+        for (int e = 0; e < DV / 2; e++)
+            o[e] *= r.weight[e / 2 % 2];
+    }
+}
+
+void pack_weights(uint32_t (&to)[KEYS / 4], const float (&x)[KEYS / 2]) {
+#pragma unroll
+    for (int i = 0; i < KEYS / 4; i++)
+        to[i] = floats_to_halves<half>(x[2 * i], x[2 * i + 1]);
+}
+
+/* ---- the end of an item -----------------------------------------------------------------------
+ */
+
+/* Four lanes have words 0 to 3 of four neighbours of 16 bytes; each gets the words of one. */
+void exchange(uint32_t (&w)[4]) {
+    const bool odd = threadIdx.x & 1, high = threadIdx.x & 2;
+#pragma unroll
+    for (int i = 0; i < 4; i += 2) {
+        const uint32_t x = __shfl_xor_sync(0xffffffffu, odd ? w[i] : w[i + 1], 1);
+        w[i] = odd ? x : w[i];
+        w[i + 1] = odd ? w[i + 1] : x;
+    }
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        const uint32_t x = __shfl_xor_sync(0xffffffffu, high ? w[i] : w[i + 2], 2);
+        w[i] = high ? x : w[i];
+        w[i + 2] = high ? w[i + 2] : x;
+    }
+}
+
+/* Division, sink, scales, lse; then rows of 16-byte pieces. A row without a key is 0. */
+void write_rows(const bolide__attention_params &p, const item &it, int group, const rows_state &r,
+                const float (&o)[DV / 2]) {
+    const int32_t rows = it.w.q_len * (int32_t)p.group - it.w.row;
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        const int32_t row = row_of(group, i);
+        const int32_t token = token_of(p, it.w, row), head = head_of(p, it, row);
+        float l = lanes_sum<4>(r.l[i]), m = r.m[i], weight = 1;
+        if (p.sinks && row < rows) {
+            const float sink = p.sinks[head * p.sink_h] * LOG2E;
+            const float top = fmaxf(m, sink);
+            if (top != -INFINITE) {
+                weight = exp2_fast(m - top);
+                l = l * weight + exp2_fast(sink - top);
+                m = top;
+            }
+        }
+        const float lse = m + log2f(l);
+        if (p.lse && row < rows && threadIdx.x % 4 == 0)
+            p.lse[((int64_t)it.w.q_start + token) * p.lse_n + head * p.lse_h] =
+                p.flags & BOLIDE__ATTN_LSE_BASE_E ? lse * LN2 : lse;
+        const float factor =
+            l == 0 ? 0.0f : weight / l * (scale_of(p.v_scale, it.head) / scale_of(p.o_scale, 0));
+        half *out =
+            static_cast<half *>(p.out) + ((int64_t)it.w.o_start + token) * p.out_n + head * p.out_h;
+        const bool wide = reinterpret_cast<uintptr_t>(out) % 16 == 0;
+#pragma unroll
+        for (int j = 0; j < DV / 8; j += 4) {
+            uint32_t w[4];
+#pragma unroll
+            for (int c = 0; c < 4; c++) {
+                const int e = 4 * (j + c) + 2 * i;
+                w[c] = factor == 0 ? 0 : floats_to_halves<half>(o[e] * factor, o[e + 1] * factor);
+            }
+            exchange(w);
+            const int column = 8 * (j + (int)threadIdx.x % 4);
+            if (row >= rows || column >= D_VO)
+                continue;
+            if (wide) {
+                store(out + column, words<16>{w[0], w[1], w[2], w[3]});
+            } else {
+#pragma unroll
+                for (int c = 0; c < 8; c++)
+                    out[column + c] = half{(uint16_t)(w[c / 2] >> c % 2 * 16)};
+            }
+        }
+    }
+}
+
+#endif
