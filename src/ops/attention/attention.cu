@@ -72,8 +72,7 @@ constexpr int K_PIECES = DQ * KV_BYTES / 16;
 constexpr int V_PIECES = DV * KV_BYTES / 16;
 /* Blocks of a multiprocessor that the registers are shared out for. */
 constexpr int BLOCKS = SHARED_ROWS && DV <= 128 ? 3 : 2;
-constexpr bool BENT = CAPPED || ALIBI;   /* logits are more than products times a scale */
-constexpr int RING = STAGES < 4 ? 4 : 8; /* of places: more than STAGES */
+constexpr bool BENT = CAPPED || ALIBI; /* logits are more than products times a scale */
 /* Slots and rows that a thread reads at once in a merge: of few rows there are many slots. */
 constexpr int MERGED_AT_ONCE = SHARED_ROWS ? 17 : 2, MERGED_ROWS = SHARED_ROWS ? 1 : 4;
 /* Items at hand: those that the ring reaches back to, and LEAD ahead of the look-ups. */
@@ -108,9 +107,10 @@ struct shared_memory {
     alignas(16) unsigned char q[ROWS * Q_ROW];
     alignas(16) unsigned char stage[STAGES][STAGE]; /* KEYS rows of K, as many of V */
     alignas(16) work works[WINDOW];
-    int64_t k_at[RING][KEYS]; /* byte of each key's row; 0 behind the last key */
-    int64_t v_at[RING][KEYS];
-    int32_t keys[RING];          /* of a tile */
+    /* Byte of each key's row, in the order of share::entry; 0 behind the last key. */
+    alignas(16) int64_t k_at[STAGES][KEYS];
+    int64_t v_at[STAGES][KEYS];
+    int32_t keys[STAGES];        /* of a tile */
     uint32_t stage_at[STAGES];   /* shared addresses, see copy_16_once */
     float warp_ml[WARPS][16][2]; /* of shared rows */
     row_facts facts[ROWS];
@@ -236,37 +236,67 @@ void load_queries(const params &p, const work &w, shared_memory &s) {
     }
 }
 
-/* One side of a tile by copies of 16 bytes: KEYS rows of D elements, of which the first `count` are
- * there, or all. The loop has a length that the compiler knows, and `at` has bytes, so that a copy
- * costs a sum and little more. */
+/* How the copies of 16 bytes of one side of a tile, KEYS rows of D elements, are shared out. */
+template <int D> struct share {
+    static constexpr int WHOLE = larger(D * KV_BYTES / 16, 1);
+    static constexpr int COPIES = (KEYS * WHOLE + THREADS - 1) / THREADS; /* of a thread */
+    /* Where a round of all threads is whole rows, a thread's piece stays the same. */
+    static constexpr bool EVEN = THREADS % WHOLE == 0;
+    static constexpr int STEP = EVEN ? THREADS / WHOLE : 1; /* from a thread's row to its next */
+    /* Then the places of a thread's rows lie next to each other. */
+    static constexpr bool ADJACENT = WIDE && EVEN && COPIES % 2 == 0 && COPIES * STEP == KEYS;
+    static int entry(int row) {
+        return ADJACENT ? row % STEP * COPIES + row / STEP : row;
+    }
+};
+
+template <int D, int PIECES> int place_of_copy(int row, int piece, int j) {
+    using own = share<D>;
+    if constexpr (own::EVEN && own::STEP % 8 == 0)
+        return spot<PIECES>(row, piece) + j * own::STEP * row_bytes<PIECES>();
+    return spot<PIECES>(row + j * own::STEP, piece);
+}
+
+void copy_piece(unsigned char *to, uint32_t to_at, int place, const char *from, int bytes) {
+    if constexpr (SHARED_ROWS)
+        copy_16_once(to_at + place, from, bytes);
+    else
+        copy_16(to + place, from, bytes);
+}
+
+/* One side of a tile, of whose rows the first `count` are there, or all. A copy keeps loads from
+ * shared memory behind it, so that the places of several rows are read before the first of their
+ * copies: one by one, each would wait for its own. `at` has bytes, so that a copy costs a sum and
+ * little more. */
 template <int D, int PIECES, bool ALL>
 void copy_pieces(unsigned char *to, uint32_t to_at, const char *from, const int64_t *at,
                  int32_t count) {
-    constexpr int WHOLE = D * KV_BYTES / 16;
-    constexpr int COPIES = (KEYS * WHOLE + THREADS - 1) / THREADS;
-    constexpr int UNROLL = MT > 1 ? 2 : 16; /* where sums fill the registers, few */
-    /* Where a round of all threads is whole rows, a thread's piece stays the same. */
-    constexpr bool EVEN = THREADS % WHOLE == 0;
-    constexpr int STEP = EVEN ? THREADS / WHOLE : 0;
-    const int own_row = threadIdx.x / WHOLE, own_piece = threadIdx.x % WHOLE;
-    if constexpr (EVEN)
-        from += own_piece * 16;
-#pragma unroll UNROLL
-    for (int j = 0; j < COPIES; j++) {
-        const int i = j * THREADS + threadIdx.x;
-        if (KEYS * WHOLE % THREADS != 0 && i >= KEYS * WHOLE)
-            break;
-        const int row = EVEN ? own_row + j * STEP : i / WHOLE;
-        const int piece = EVEN ? own_piece : i % WHOLE;
-        const int place = EVEN && STEP % 8 == 0
-                              ? spot<PIECES>(own_row, piece) + j * STEP * row_bytes<PIECES>()
-                              : spot<PIECES>(row, piece);
-        const char *address = from + at[row] + (EVEN ? 0 : piece * 16);
-        const int bytes = ALL || row < count ? 16 : 0;
-        if constexpr (SHARED_ROWS)
-            copy_16_once(to_at + place, address, bytes);
-        else
-            copy_16(to + place, address, bytes);
+    using own = share<D>;
+    constexpr int WHOLE = own::WHOLE;
+    if constexpr (own::ADJACENT) {
+        const int row = threadIdx.x / WHOLE, piece = threadIdx.x % WHOLE;
+        constexpr int AT_ONCE = smaller(own::COPIES, 8);
+        from += piece * 16;
+        at += row * own::COPIES;
+#pragma unroll
+        for (int first = 0; first < own::COPIES; first += AT_ONCE) {
+            pack<int64_t, 2> where[AT_ONCE / 2];
+#pragma unroll
+            for (int j = 0; j < AT_ONCE / 2; j++)
+                where[j] = load<pack<int64_t, 2>>(at + first + 2 * j);
+#pragma unroll
+            for (int j = first; j < first + AT_ONCE; j++)
+                copy_piece(to, to_at, place_of_copy<D, PIECES>(row, piece, j),
+                           from + where[(j - first) / 2].at[j % 2],
+                           ALL || row + j * own::STEP < count ? 16 : 0);
+        }
+    } else {
+#pragma unroll 2
+        for (int i = threadIdx.x; i < KEYS * WHOLE; i += THREADS) {
+            const int row = i / WHOLE, piece = i % WHOLE;
+            copy_piece(to, to_at, spot<PIECES>(row, piece), from + at[row] + piece * 16,
+                       ALL || row < count ? 16 : 0);
+        }
     }
 }
 
@@ -294,12 +324,14 @@ void copy_rows(unsigned char *to, uint32_t to_at, const void *from, const int64_
     }
 }
 
-void load_tile(const params &p, shared_memory &s, int stage, int slot) {
+/* Asks for the tile whose places were stored for this stage. */
+void load_tile(const params &p, shared_memory &s, int stage) {
     unsigned char *to = s.stage[stage];
     const uint32_t at = SHARED_ROWS ? s.stage_at[stage] : 0;
-    copy_rows<D_QK, K_PIECES>(to, at, p.k, s.k_at[slot], s.keys[slot]);
-    copy_rows<D_VO, V_PIECES>(to + KEYS * K_ROW, at + KEYS * K_ROW, p.v, s.v_at[slot],
-                              s.keys[slot]);
+    copy_rows<D_QK, K_PIECES>(to, at, p.k, s.k_at[stage], s.keys[stage]);
+    copy_rows<D_VO, V_PIECES>(to + KEYS * K_ROW, at + KEYS * K_ROW, p.v, s.v_at[stage],
+                              s.keys[stage]);
+    commit_copies();
 }
 
 /* Columns between the head size and whole products are zero. */
@@ -346,15 +378,15 @@ int32_t look_up_own(const params &p, const shared_memory &s, const cursor &c) {
                : -1;
 }
 
-void store_location(const params &p, shared_memory &s, const cursor &c, int slot, int32_t page) {
+void store_location(const params &p, shared_memory &s, const cursor &c, int stage, int32_t page) {
     if (threadIdx.x >= KEYS)
         return;
     const work &w = s.works[c.item % WINDOW];
     const location at = locate(p, w, c.key + (int32_t)threadIdx.x, page);
-    s.k_at[slot][threadIdx.x] = at.k * KV_BYTES;
-    s.v_at[slot][threadIdx.x] = at.v * KV_BYTES;
+    s.k_at[stage][share<D_QK>::entry(threadIdx.x)] = at.k * KV_BYTES;
+    s.v_at[stage][share<D_VO>::entry(threadIdx.x)] = at.v * KV_BYTES;
     if (threadIdx.x == 0)
-        s.keys[slot] = c.item < s.count ? w.kv_end - c.key : 0;
+        s.keys[stage] = c.item < s.count ? w.kv_end - c.key : 0;
 }
 
 #include "ops/attention/attention_write.cuh"
@@ -409,25 +441,19 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     if (s.count == 0)
         return;
     now.key = s.works[0].kv_begin;
+    if constexpr (Q_DIRECT)
+        load_queries(p, s.works[0], s);
+#pragma unroll 1
+    for (int i = 0; i < STAGES; i++)
+        load_tile(p, s, i);
+    if constexpr (!Q_DIRECT)
+        load_queries(p, s.works[0], s);
     rows_state r;
-    for (uint32_t i = 0; now.item < s.count; i++) { /* i: of the tile to copy */
-        if (i >= STAGES - 1) {
-            wait_copies<STAGES - 2>();
-            /* The tile at hand is there for all, and all are done with the last one. */
-            __syncthreads();
-        }
-        load_tile(p, s, i % STAGES, i % RING);
-        commit_copies();
-        if (i < STAGES - 1) {
-            if (i == STAGES - 2) {
-                load_queries(p, s.works[0], s);
-                begin_rows(p, s.works[0], r, s.facts, s.tops);
-            }
-            continue;
-        }
-        const uint32_t n = i - (STAGES - 1); /* of the tile at hand */
+    begin_rows(p, s.works[0], r, s.facts, s.tops);
+    for (int stage = 0;; stage = stage + 1 < STAGES ? stage + 1 : 0) {
+        wait_copies<STAGES - 1>();
+        __syncthreads(); /* the tile at hand is there for all */
         int32_t page = PAGED ? look_up_own(p, s, ahead) : 0;
-
         const work &w = s.works[now.item % WINDOW];
         const work &then = s.works[(now.item + 1) % WINDOW];
         const bool last = now.key + KEYS >= w.kv_end, next = last && now.item + 1 < s.count;
@@ -440,40 +466,45 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
                         load_eight(p, then, packed_rows(p, then, ROWS), i * THREADS + threadIdx.x);
             }
         }
-        unsigned char *k = s.stage[n % STAGES], *v = k + KEYS * K_ROW;
+        unsigned char *k = s.stage[stage], *v = k + KEYS * K_ROW;
         const int32_t rows = packed_rows(p, w, ROWS);
         if (first_row() < rows && !hidden_tile(p, w, now.key))
             compute_tile(p, w, rows, now.key, s.facts, r, s.q, k, v);
 
         if constexpr (!PAGED)
             page = look_up_own(p, s, ahead);
-        store_location(p, s, ahead, (i + 1) % RING, page);
+        store_location(p, s, ahead, stage, page);
         advance(p, s, ahead);
         now.key += KEYS;
-        if (!last)
-            continue;
-        write_item(p, w, packed_rows(p, w, ROWS), r, k, s);
-        now.item++;
-        if (!next)
-            break;
-        now.key = then.kv_begin;
-        if (FITTED && threadIdx.x < ROWS)
-            s.tops[threadIdx.x] = 0;
-        __syncthreads(); /* all are done with Q */
-        if constexpr (Q_AHEAD && FITTED) {
-#pragma unroll
-            for (int i = 0; i < Q_EIGHTS; i++)
-                note_top(s, q_next[i], i * THREADS + threadIdx.x);
+        /* At the barrier all are done with the stage, and with Q, and the places of the tile to
+         * copy are there. Two barriers, so that no sums live through the merge. */
+        if (!last) {
             __syncthreads();
-        }
-        if constexpr (Q_AHEAD) {
-#pragma unroll
-            for (int i = 0; i < Q_EIGHTS; i++)
-                store_eight(s, q_next[i], i * THREADS + threadIdx.x);
         } else {
-            load_queries(p, then, s);
+            write_item(p, w, packed_rows(p, w, ROWS), r, k, s);
+            now.item++;
+            if (!next)
+                break;
+            now.key = then.kv_begin;
+            if (FITTED && threadIdx.x < ROWS)
+                s.tops[threadIdx.x] = 0;
+            __syncthreads();
+            if constexpr (Q_AHEAD && FITTED) {
+#pragma unroll
+                for (int i = 0; i < Q_EIGHTS; i++)
+                    note_top(s, q_next[i], i * THREADS + threadIdx.x);
+                __syncthreads();
+            }
+            if constexpr (Q_AHEAD) {
+#pragma unroll
+                for (int i = 0; i < Q_EIGHTS; i++)
+                    store_eight(s, q_next[i], i * THREADS + threadIdx.x);
+            } else {
+                load_queries(p, then, s);
+            }
+            begin_rows(p, then, r, s.facts, s.tops);
         }
-        begin_rows(p, then, r, s.facts, s.tops);
+        load_tile(p, s, stage);
     }
     wait_copies<0>();
 }

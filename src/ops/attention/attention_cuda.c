@@ -58,7 +58,7 @@ static int64_t stage_bytes(const frozen_part *f, int64_t rows, int64_t keys) {
 }
 
 static int64_t shared_bytes(const frozen_part *f, int64_t rows, int64_t keys, int64_t stages) {
-    const int64_t places = (stages < 4 ? 4 : 8) * (keys * 16 + 4) + stages * 4;
+    const int64_t places = stages * (keys * 16 + 4) + stages * 4;
     const int64_t works = WINDOW * (int64_t)sizeof(bolide__attention_work);
     const int64_t sums = warps_of(rows, keys) * 16 * 8 + rows * 16 + 16;
     return rows * row_bytes(padded(f->d_qk) * 2) + stages * stage_bytes(f, rows, keys) + places +
