@@ -84,9 +84,10 @@ void v_operand(uint32_t (&b)[4], const unsigned char *v, int key, int column) {
     } else {
         uint32_t raw[2];
         load_two_matrices<true>(raw, v + spot<V_PIECES>(key + lane % 16, column / 16));
+        /* Two keys of two columns each: the two of a column next to each other. */
 #pragma unroll
-        for (int i = 0; i < 4; i++)
-            b[i] = to_halves<kv_elem>(__byte_perm(raw[i % 2], 0, i / 2 ? 0x4431 : 0x4420));
+        for (int i = 0; i < 2; i++)
+            four_to_halves<kv_elem>(b[i], b[i + 2], __byte_perm(raw[i], 0, 0x3120));
     }
 }
 
