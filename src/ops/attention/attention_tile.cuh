@@ -91,6 +91,39 @@ void v_operand(uint32_t (&b)[4], const unsigned char *v, int key, int column) {
     }
 }
 
+/* The same for WIDTH columns, 16 or of 8-bit values also 32, which one load brings. */
+template <int WIDTH>
+void k_operands(uint32_t (&b)[WIDTH / 16][4], const unsigned char *k, int key, int column) {
+    if constexpr (WIDTH == 16) {
+        k_operand(b[0], k, key, column);
+    } else {
+        const int lane = threadIdx.x % 32;
+        uint32_t raw[4];
+        load_matrices<false>(raw, k + spot<K_PIECES>(key + lane % 16, column / 16 + lane / 16));
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            four_to_halves<kv_elem>(b[i / 2][i % 2 * 2], b[i / 2][i % 2 * 2 + 1], raw[i]);
+    }
+}
+
+template <int WIDTH>
+void v_operands(uint32_t (&b)[WIDTH / 16][4], const unsigned char *v, int key, int column) {
+    if constexpr (WIDTH == 16) {
+        v_operand(b[0], v, key, column);
+    } else {
+        const int lane = threadIdx.x % 32;
+        uint32_t raw[4];
+        load_matrices<true>(raw, v + spot<V_PIECES>(key + lane % 16, column / 16 + lane / 16));
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            four_to_halves<kv_elem>(b[i / 2][i % 2], b[i / 2][i % 2 + 2],
+                                    __byte_perm(raw[i], 0, 0x3120));
+    }
+}
+
+constexpr int K_WIDTH = KV_BYTES == 1 && DQ % 32 == 0 ? 32 : 16;
+constexpr int V_WIDTH = KV_BYTES == 1 && DV % 32 == 0 ? 32 : 16;
+
 /* ---- one tile ---------------------------------------------------------------------------------
  */
 
@@ -180,19 +213,23 @@ void products(const unsigned char *q, const unsigned char *k, float (&x)[MT][NT]
     }
     const int own = own_keys();
 #pragma unroll
-    for (int d = 0; d < DQ; d += 16) {
-        uint32_t a[MT][4];
+    for (int d = 0; d < DQ; d += K_WIDTH) {
+        uint32_t a[K_WIDTH / 16][MT][4];
 #pragma unroll
-        for (int mt = 0; mt < MT; mt++)
-            q_operand(a[mt], q, first_row() + mt * 16, d);
+        for (int mt = 0; mt < MT; mt++) {
+#pragma unroll
+            for (int i = 0; i < K_WIDTH / 16; i++)
+                q_operand(a[i][mt], q, first_row() + mt * 16, d + 16 * i);
+        }
 #pragma unroll
         for (int n = 0; n < NT; n += 2) {
-            uint32_t b[4];
-            k_operand(b, k, own + n * 8, d);
+            uint32_t b[K_WIDTH / 16][4];
+            k_operands<K_WIDTH>(b, k, own + n * 8, d);
 #pragma unroll
-            for (int mt = 0; mt < MT; mt++) {
-                mma_16x8x16<half>(x[mt][n], a[mt], b[0], b[1]);
-                mma_16x8x16<half>(x[mt][n + 1], a[mt], b[2], b[3]);
+            for (int i = 0; i < MT * K_WIDTH / 16; i++) {
+                const int mt = i % MT, part = i / MT;
+                mma_16x8x16<half>(x[mt][n], a[part][mt], b[part][0], b[part][1]);
+                mma_16x8x16<half>(x[mt][n + 1], a[part][mt], b[part][2], b[part][3]);
             }
         }
     }
@@ -330,13 +367,14 @@ void add_values(rows_state &r, const float (&x)[MT][NT][4], const unsigned char 
                                                   x[mt][n + i / 2][i % 2 * 2 + 1]);
         }
 #pragma unroll
-        for (int d = 0; d < DV; d += 16) {
-            uint32_t b[4];
-            v_operand(b, v, own + n * 8, d);
+        for (int d = 0; d < DV; d += V_WIDTH) {
+            uint32_t b[V_WIDTH / 16][4];
+            v_operands<V_WIDTH>(b, v, own + n * 8, d);
 #pragma unroll
-            for (int mt = 0; mt < MT; mt++) {
-                mma_16x8x16<half>(r.o[mt][d / 8], a[mt], b[0], b[1]);
-                mma_16x8x16<half>(r.o[mt][d / 8 + 1], a[mt], b[2], b[3]);
+            for (int i = 0; i < MT * V_WIDTH / 16; i++) {
+                const int mt = i % MT, part = i / MT;
+                mma_16x8x16<half>(r.o[mt][d / 8 + 2 * part], a[mt], b[part][0], b[part][1]);
+                mma_16x8x16<half>(r.o[mt][d / 8 + 2 * part + 1], a[mt], b[part][2], b[part][3]);
             }
         }
     }
