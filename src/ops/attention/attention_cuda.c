@@ -132,14 +132,15 @@ static bool fit(const bolide__cuda_limits *limits, frozen_part *f, int64_t rows,
 static int64_t choose_tile(const bolide__cuda_limits *limits, frozen_part *f, int64_t rows) {
     static const struct {
         int64_t keys, blocks;
-    } wishes[] = {{128, 2}, {64, 3}, {64, 2}, {32, 2}, {64, 1}, {32, 1}, {16, 1}};
+    } wishes[] = {{128, 3}, {128, 2}, {64, 3}, {64, 2}, {32, 2}, {64, 1}, {32, 1}, {16, 1}};
     /* A tile of few rows waits for memory and needs copies in flight; one of many does not. */
     const int64_t stages = rows == 16 ? MAX_STAGES : MIN_STAGES;
     /* 128 keys of 8 bits are as many bytes as 64 of 16. */
     const bool twice = rows == 16 && bolide__dtype_bytes(f->kv_dtype) == 1;
     /* Two blocks do not hide how long a tile of few rows takes; three have few enough sums. */
     const bool thrice = rows == 16 && f->d_vo <= 128;
-    for (size_t i = twice ? 0 : thrice ? 1 : 2; i < sizeof wishes / sizeof wishes[0]; i++) {
+    const size_t first = twice ? (thrice ? 0 : 1) : thrice ? 2 : 3;
+    for (size_t i = first; i < sizeof wishes / sizeof wishes[0]; i++) {
         if (fit(limits, f, rows, wishes[i].keys, stages, wishes[i].blocks))
             return wishes[i].blocks;
     }
