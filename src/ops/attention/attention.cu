@@ -435,6 +435,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     bolide_attention(const __grid_constant__ bolide__attention_params p) {
     shared_memory &s = *reinterpret_cast<shared_memory *>(dynamic);
     cursor ahead, now = {0, 0};
+    /* While the previous kernel ends, the worker's stretch and first item come to L2. */
+    if (!RULED && threadIdx.x < 2)
+        prefetch(reinterpret_cast<const char *>(p.heads + blockIdx.x) +
+                 threadIdx.x * (sizeof *p.heads - 1));
     wait_for_previous_kernel();
     release_next_kernel();
     begin_stream(p, s, ahead);
