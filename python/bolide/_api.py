@@ -16,7 +16,8 @@ from .cascade import (
     MultiLevelCascadeAttentionWrapper, merge_state, merge_state_in_place, merge_states)
 from .decode import (
     BatchDecodeMlaWithPagedKVCacheWrapper, BatchDecodeWithPagedKVCacheWrapper,
-    CUDAGraphBatchDecodeWithPagedKVCacheWrapper, fast_decode_plan, single_decode_with_kv_cache)
+    CUDAGraphBatchDecodeWithPagedKVCacheWrapper, cudnn_batch_decode_with_kv_cache,
+    fast_decode_plan, single_decode_with_kv_cache, xqa_mla)
 from .gemm import bmm_bf16, mm_bf16, tgv_gemm_sm100
 from .mla import BatchMLAPagedAttentionWrapper
 from .norm import (
@@ -28,7 +29,7 @@ from .page import (
     append_paged_kv_cache, append_paged_mla_kv_cache, get_batch_indices_positions, get_seq_lens)
 from .prefill import (
     BatchPrefillWithPagedKVCacheWrapper, BatchPrefillWithRaggedKVCacheWrapper,
-    single_prefill_with_kv_cache, single_prefill_with_kv_cache_return_lse)
+    single_prefill_with_kv_cache, single_prefill_with_kv_cache_return_lse, trtllm_fmha_v2_prefill)
 from .quantization import packbits, segment_packbits
 from .rope import (
     apply_llama31_rope, apply_llama31_rope_inplace, apply_llama31_rope_pos_ids,
@@ -64,7 +65,8 @@ __all__ = [
     "BatchMLAPagedAttentionWrapper", "BatchPrefillWithPagedKVCacheWrapper",
     "BatchPrefillWithRaggedKVCacheWrapper", "BatchPrefillWithSharedPrefixPagedKVCacheWrapper",
     "bmm_bf16", "BusyError", "chain_speculative_sampling", "coverage",
-    "CUDAGraphBatchDecodeWithPagedKVCacheWrapper", "fast_decode_plan", "flashinfer_path",
+    "CUDAGraphBatchDecodeWithPagedKVCacheWrapper", "cudnn_batch_decode_with_kv_cache",
+    "fast_decode_plan", "flashinfer_path",
     "fused_add_rmsnorm", "fused_add_rmsnorm_quant", "fused_dit_gate_residual_layernorm_gamma_beta",
     "fused_dit_gate_residual_layernorm_scale_shift", "fused_dit_residual_layernorm_scale_shift",
     "fused_qk_rmsnorm_rope", "fused_rmsnorm_silu", "gelu_and_mul", "gelu_tanh_and_mul",
@@ -79,4 +81,4 @@ __all__ = [
     "top_k_ragged_transform", "top_k_renorm_probs", "top_k_sampling_from_probs",
     "top_k_top_p_sampling_from_logits", "top_k_top_p_sampling_from_probs", "top_k_varlen",
     "top_p_renorm_probs", "top_p_sampling_from_probs", "TopKTieBreak",
-    *_DTYPES]
+    "trtllm_fmha_v2_prefill", "xqa_mla", *_DTYPES]

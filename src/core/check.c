@@ -277,6 +277,8 @@ static bool addressable(const bolide_tensor *t) {
     }
     for (int32_t i = t->ndim - 1; i >= 0; i--) {
         const int64_t stride = t->strides ? t->strides[i] : numel;
+        if (t->shape[i] == 1)
+            continue; /* no step is ever taken there */
         if (stride == INT64_MIN ||
             __builtin_mul_overflow(t->shape[i] - 1, stride < 0 ? -stride : stride, &step) ||
             step > limit || (span += step) > limit ||
