@@ -21,6 +21,8 @@
 
 static const float log2_e = 1.44269504f, ln_2 = 0.693147181f;
 
+#include "ops/attention/sparse_mla_units.h" /* sparse_mla: other units of the same passes */
+
 static float scale_value(const bolide__attention_scale *s, int64_t head) {
     return s->tensor ? s->tensor[head * s->step] : (float)s->number;
 }
