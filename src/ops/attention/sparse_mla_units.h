@@ -3,7 +3,7 @@
 // The CPU kernel of sparse_mla. A unit of work is a token and some of its heads. It walks over the
 // keys that its lists name in blocks of 64, gaps left out, so that no block has a mask: scores,
 // online softmax in base 2, weighted values. Rows of a plain cache are read where they lie, packed
-// ones are widened to f32 a list_block at a time; the addresses of a block are known, and its rows
+// ones are widened to f32 a block at a time; the addresses of a block are known, and its rows
 // fetched, while the block before is at work. Few heads read the rows in place (attention_dot.h),
 // more share a packed block (attention_tile.h), by the heads of the call and not of the unit, so
 // that a head's bits do not depend on how the work is cut. A part of attention_cpu.c, since the
@@ -46,31 +46,21 @@ typedef struct list_unit {
     list_block block[2];
 } list_unit;
 
-static int64_t list_pad16(int64_t x) {
-    return (x + 15) / 16 * 16;
-}
-
-static float *list_take(unsigned char **at, int64_t floats) {
-    float *p = (float *)*at;
-    *at += floats * (int64_t)sizeof(float);
-    return p;
-}
-
 /* The order of bolide__sparse_mla_lane_floats. */
 static void list_spread_scratch(list_unit *u, unsigned char *lane) {
     const bolide__sparse_mla_params *p = u->p;
     const int64_t h = p->unit_heads;
-    u->dq = list_pad16(p->d_qk);
-    u->dv = list_pad16(p->d_vo);
-    u->q = list_take(&lane, h * u->dq);
-    u->o = list_take(&lane, h * u->dv);
-    u->scores = list_take(&lane, h * BLOCK);
-    u->m = list_take(&lane, list_pad16(h));
-    u->l = list_take(&lane, list_pad16(h));
-    u->alpha = list_take(&lane, list_pad16(h));
-    u->keys = list_take(&lane, BLOCK * u->dq);
-    u->values = list_take(&lane, BLOCK * u->dv);
-    u->wide = list_take(&lane, 0);
+    u->dq = pad16(p->d_qk);
+    u->dv = pad16(p->d_vo);
+    u->q = take(&lane, h * u->dq);
+    u->o = take(&lane, h * u->dv);
+    u->scores = take(&lane, h * BLOCK);
+    u->m = take(&lane, h);
+    u->l = take(&lane, h);
+    u->alpha = take(&lane, h);
+    u->keys = take(&lane, BLOCK * u->dq);
+    u->values = take(&lane, BLOCK * u->dv);
+    u->wide = take(&lane, 0);
 }
 
 /* ---- the keys of a token ------------------------------------------------------------------- */
@@ -321,33 +311,16 @@ static void list_run_block(list_unit *u, list_block *b) {
 static void write_head(list_unit *u, int64_t r) {
     const bolide__sparse_mla_params *p = u->p;
     const int64_t head = u->head + r;
-    float m = u->m[r], l = u->l[r], weight = 1;
+    float m = u->m[r], l = u->l[r];
     float *o = u->o + r * u->dv;
     if (u->split)
         natural_order(o, p->d_vo);
-    if (p->sinks) {
-        const float sink = p->sinks[head * p->sink_h] * log2_e;
-        const float top = m > sink ? m : sink;
-        if (top != -INFINITY) {
-            const f32x16 e = f32_exp2_neg(
-                f32_sub(f32_select(mask_first(1), f32_set(m), f32_set(sink)), f32_set(top)));
-            weight = f32_lane(e, 0);
-            l = l * weight + f32_lane(e, 1);
-            m = top;
-        }
-    }
-    const f32x16 w = f32_set(weight), sum = f32_set(l);
-    const f32x16 s = f32_set(list_scale_of(p->bmm2_tensor, p->bmm2));
-    for (int64_t c = 0; c < p->d_vo; c += 16) {
-        const f32x16 x = f32_div(f32_mul(f32_load_n(o + c, p->d_vo - c), w), sum);
-        f32_store_n(o + c, l == 0 ? f32_zero() : f32_mul(x, s), p->d_vo - c);
-    }
+    const float weight = p->sinks ? join_sink(p->sinks[head * p->sink_h] * log2_e, &m, &l) : 1;
+    divide_row(o, p->d_vo, weight, l, list_scale_of(p->bmm2_tensor, p->bmm2));
     narrow(o, dtype_at_mut(p->out, p->o_dtype, u->token * p->out_n + head * p->out_h), p->o_dtype,
            p->d_vo);
-    if (p->lse) {
-        const float lse = m + f32_lane(f32_log2(f32_set(l)), 0);
-        p->lse[u->token * p->lse_n + head * p->lse_h] = p->base_e ? lse * ln_2 : lse;
-    }
+    if (p->lse)
+        p->lse[u->token * p->lse_n + head * p->lse_h] = lse_of(m, l, p->base_e);
 }
 
 static void list_run_unit(list_unit *u, int64_t index) {
