@@ -26,13 +26,72 @@ template <int PIECES> int spot(int row, int piece) {
     return row * row_bytes<PIECES>() + (PIECES % 8 == 0 ? piece ^ (row & 7) : piece) * 16;
 }
 
+/* ---- whose rows and keys ------------------------------------------------------------------------
+ */
+
+/* First key of the warp in a tile. */
+int own_keys() {
+    return SHARED_ROWS ? threadIdx.x / 32 * (8 * NT) : 0;
+}
+
+int first_row() {
+    return SHARED_ROWS ? 0 : threadIdx.x / 32 * (16 * MT);
+}
+
+/* Row of the tile of a thread's i-th of the mt-th 16. */
+int row_of(int mt, int i) {
+    return first_row() + mt * 16 + threadIdx.x % 32 / 4 + 8 * i;
+}
+
 /* ---- operands ---------------------------------------------------------------------------------
  */
 
-/* 16 rows of Q for 16 of its columns. */
-void q_operand(uint32_t (&a)[4], const unsigned char *q, int row, int column) {
-    const int lane = threadIdx.x % 32;
-    load_matrices<false>(a, q + spot<Q_PIECES>(row + lane % 16, column / 8 + lane / 16));
+/* Where a lane's part of matrix loads lies, from one to the next: each takes two pieces of 16 rows.
+ * Pieces that are exchanged by the row's number come back to the same places after four loads,
+ * others follow each other. The compiler is not told how the places came about: it would work out
+ * each of them anew instead of keeping them. */
+template <int PIECES> struct walk {
+    static constexpr int PLACES = PIECES % 8 == 0 ? 4 : 1;
+    uint32_t at[PLACES]; /* shared addresses */
+};
+
+template <int PIECES> walk<PIECES> walk_from(const unsigned char *rows, int row, int piece) {
+    walk<PIECES> w;
+#pragma unroll
+    for (int i = 0; i < walk<PIECES>::PLACES; i++) {
+        w.at[i] = shared_address(rows + spot<PIECES>(row, piece + 2 * i));
+        asm volatile("" : "+r"(w.at[i]));
+    }
+    return w;
+}
+
+/* The load at two times `step` pieces, for rows that lie `rows` further, a multiple of 8. Without
+ * `both` the second piece is not there: half of the matrices. */
+template <bool TURNED, int PIECES>
+void load_along(uint32_t (&r)[4], const walk<PIECES> &w, int rows, int step, bool both = true) {
+    constexpr int PLACES = walk<PIECES>::PLACES;
+    const uint32_t at =
+        w.at[step % PLACES] + rows * row_bytes<PIECES>() + step / PLACES * (32 * PLACES);
+    if (both && TURNED)
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                     : "r"(at)
+                     : "memory");
+    else if (both)
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                     : "r"(at)
+                     : "memory");
+    else if (TURNED)
+        asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];"
+                     : "=r"(r[0]), "=r"(r[1])
+                     : "r"(at)
+                     : "memory");
+    else
+        asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];"
+                     : "=r"(r[0]), "=r"(r[1])
+                     : "r"(at)
+                     : "memory");
 }
 
 /* Two 8-bit values as two 16-bit ones. */
@@ -60,69 +119,66 @@ template <class T> void four_to_halves(uint32_t &low, uint32_t &high, uint32_t f
     }
 }
 
-/* 16 keys by 16 columns of K: b[0], b[1] of the first 8 keys, b[2], b[3] of the others. */
-void k_operand(uint32_t (&b)[4], const unsigned char *k, int key, int column) {
+/* Columns of 16 keys that a load brings, and how many loads a row takes; the last of them may bring
+ * half. */
+constexpr int LOAD_COLUMNS = KV_BYTES == 2 ? 16 : 32;
+constexpr int PARTS = LOAD_COLUMNS / 16;
+constexpr int K_LOADS = (DQ + LOAD_COLUMNS - 1) / LOAD_COLUMNS;
+constexpr int V_LOADS = (DV + LOAD_COLUMNS - 1) / LOAD_COLUMNS;
+
+/* How many times 16 columns of a row of D the load at `step` brings. */
+template <int D> constexpr int parts_of(int step) {
+    return smaller(PARTS, D / 16 - step * PARTS);
+}
+
+/* A load of Q brings 16 columns. */
+walk<Q_PIECES> q_walk(const unsigned char *q) {
+    return walk_from<Q_PIECES>(q, first_row() + threadIdx.x % 16, threadIdx.x % 32 / 16);
+}
+
+walk<K_PIECES> k_walk(const unsigned char *k, int key) {
     const int lane = threadIdx.x % 32;
-    if constexpr (KV_BYTES == 2) {
-        load_matrices<false>(
-            b, k + spot<K_PIECES>(key + lane % 8 + lane / 16 * 8, column / 8 + lane / 8 % 2));
-    } else {
-        uint32_t raw[2];
-        load_two_matrices<false>(raw, k + spot<K_PIECES>(key + lane % 16, column / 16));
+    return KV_BYTES == 2 ? walk_from<K_PIECES>(k, key + lane % 8 + lane / 16 * 8, lane / 8 % 2)
+                         : walk_from<K_PIECES>(k, key + lane % 16, lane / 16);
+}
+
+walk<V_PIECES> v_walk(const unsigned char *v, int key) {
+    return walk_from<V_PIECES>(v, key + threadIdx.x % 16, threadIdx.x % 32 / 16);
+}
+
+/* The operands of Q that go with the load of K at `step`. */
+void q_operands(uint32_t (&a)[PARTS][MT][4], const walk<Q_PIECES> &q_at, int step) {
 #pragma unroll
-        for (int i = 0; i < 2; i++)
-            four_to_halves<kv_elem>(b[2 * i], b[2 * i + 1], raw[i]);
+    for (int part = 0; part < parts_of<DQ>(step); part++) {
+#pragma unroll
+        for (int mt = 0; mt < MT; mt++)
+            load_along<false>(a[part][mt], q_at, mt * 16, step * PARTS + part);
     }
 }
 
-/* 16 keys by 16 columns of V: b[0], b[1] of the first 8 columns, b[2], b[3] of the others; of
- * 8-bit values the even and the odd columns. */
-void v_operand(uint32_t (&b)[4], const unsigned char *v, int key, int column) {
-    const int lane = threadIdx.x % 32;
-    if constexpr (KV_BYTES == 2) {
-        load_matrices<true>(b, v + spot<V_PIECES>(key + lane % 16, column / 8 + lane / 16));
-    } else {
-        uint32_t raw[2];
-        load_two_matrices<true>(raw, v + spot<V_PIECES>(key + lane % 16, column / 16));
-        /* Two keys of two columns each: the two of a column next to each other. */
+/* Of what a load brought, 16 keys by 16 columns of K: b[0], b[1] of the first 8 keys, b[2], b[3] of
+ * the others. */
+void k_operand(uint32_t (&b)[4], const uint32_t (&raw)[4], int part) {
 #pragma unroll
-        for (int i = 0; i < 2; i++)
-            four_to_halves<kv_elem>(b[i], b[i + 2], __byte_perm(raw[i], 0, 0x3120));
+    for (int i = 0; i < (KV_BYTES == 2 ? 4 : 2); i++) {
+        if constexpr (KV_BYTES == 2)
+            b[i] = raw[i];
+        else
+            four_to_halves<kv_elem>(b[2 * i], b[2 * i + 1], raw[2 * part + i]);
     }
 }
 
-/* The same for WIDTH columns, 16 or of 8-bit values also 32, which one load brings. */
-template <int WIDTH>
-void k_operands(uint32_t (&b)[WIDTH / 16][4], const unsigned char *k, int key, int column) {
-    if constexpr (WIDTH == 16) {
-        k_operand(b[0], k, key, column);
-    } else {
-        const int lane = threadIdx.x % 32;
-        uint32_t raw[4];
-        load_matrices<false>(raw, k + spot<K_PIECES>(key + lane % 16, column / 16 + lane / 16));
+/* The same of V: b[0], b[1] of the first 8 columns, b[2], b[3] of the others; of 8-bit values the
+ * even and the odd columns. */
+void v_operand(uint32_t (&b)[4], const uint32_t (&raw)[4], int part) {
 #pragma unroll
-        for (int i = 0; i < 4; i++)
-            four_to_halves<kv_elem>(b[i / 2][i % 2 * 2], b[i / 2][i % 2 * 2 + 1], raw[i]);
+    for (int i = 0; i < (KV_BYTES == 2 ? 4 : 2); i++) {
+        if constexpr (KV_BYTES == 2)
+            b[i] = raw[i];
+        else /* two keys of two columns each: the two of a column next to each other */
+            four_to_halves<kv_elem>(b[i], b[i + 2], __byte_perm(raw[2 * part + i], 0, 0x3120));
     }
 }
-
-template <int WIDTH>
-void v_operands(uint32_t (&b)[WIDTH / 16][4], const unsigned char *v, int key, int column) {
-    if constexpr (WIDTH == 16) {
-        v_operand(b[0], v, key, column);
-    } else {
-        const int lane = threadIdx.x % 32;
-        uint32_t raw[4];
-        load_matrices<true>(raw, v + spot<V_PIECES>(key + lane % 16, column / 16 + lane / 16));
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-            four_to_halves<kv_elem>(b[i / 2][i % 2], b[i / 2][i % 2 + 2],
-                                    __byte_perm(raw[i], 0, 0x3120));
-    }
-}
-
-constexpr int K_WIDTH = KV_BYTES == 1 && DQ % 32 == 0 ? 32 : 16;
-constexpr int V_WIDTH = KV_BYTES == 1 && DV % 32 == 0 ? 32 : 16;
 
 /* ---- one tile ---------------------------------------------------------------------------------
  */
@@ -145,20 +201,6 @@ float2_t pair_of(const rows_state &r, int mt, int i, int j) {
         return {r.o[mt][j][2 * i], r.o[mt][j][2 * i + 1]};
     else
         return {r.o[mt][j / 2 * 2][2 * i + j % 2], r.o[mt][j / 2 * 2 + 1][2 * i + j % 2]};
-}
-
-/* First key of the warp in a tile. */
-int own_keys() {
-    return SHARED_ROWS ? threadIdx.x / 32 * (8 * NT) : 0;
-}
-
-int first_row() {
-    return SHARED_ROWS ? 0 : threadIdx.x / 32 * (16 * MT);
-}
-
-/* Row of the tile of a thread's i-th of the mt-th 16. */
-int row_of(int mt, int i) {
-    return first_row() + mt * 16 + threadIdx.x % 32 / 4 + 8 * i;
 }
 
 /* A row of Q that is FITTED comes to f16 by the power of two that brings its largest element, of
@@ -203,7 +245,8 @@ void begin_rows(const params &p, const work &w, rows_state &r, row_facts (&facts
     }
 }
 
-/* Products of the warp's rows with its keys. */
+/* Products of the warp's rows with its keys. Operands are asked for one load ahead: a product that
+ * waits for its own leaves the tensor cores idle. */
 void products(const unsigned char *q, const unsigned char *k, float (&x)[MT][NT][4]) {
 #pragma unroll
     for (int mt = 0; mt < MT; mt++) {
@@ -211,25 +254,28 @@ void products(const unsigned char *q, const unsigned char *k, float (&x)[MT][NT]
         for (int n = 0; n < NT; n++)
             x[mt][n][0] = x[mt][n][1] = x[mt][n][2] = x[mt][n][3] = 0;
     }
-    const int own = own_keys();
+    constexpr int PAIRS = NT / 2, TURNS = K_LOADS * PAIRS;
+    const walk<Q_PIECES> q_at = q_walk(q);
+    const walk<K_PIECES> k_at = k_walk(k, own_keys());
+    uint32_t a[2][PARTS][MT][4], raw[2][4];
+    q_operands(a[0], q_at, 0);
+    load_along<false>(raw[0], k_at, 0, 0, parts_of<DQ>(0) == PARTS);
 #pragma unroll
-    for (int d = 0; d < DQ; d += K_WIDTH) {
-        uint32_t a[K_WIDTH / 16][MT][4];
+    for (int i = 0; i < TURNS; i++) {
+        const int step = i / PAIRS, n = i % PAIRS * 2, then = i + 1;
+        if (then < TURNS)
+            load_along<false>(raw[then % 2], k_at, then % PAIRS * 16, then / PAIRS,
+                              parts_of<DQ>(then / PAIRS) == PARTS);
+        if (n == 0 && step + 1 < K_LOADS)
+            q_operands(a[(step + 1) % 2], q_at, step + 1);
 #pragma unroll
-        for (int mt = 0; mt < MT; mt++) {
+        for (int part = 0; part < parts_of<DQ>(step); part++) {
+            uint32_t b[4];
+            k_operand(b, raw[i % 2], part);
 #pragma unroll
-            for (int i = 0; i < K_WIDTH / 16; i++)
-                q_operand(a[i][mt], q, first_row() + mt * 16, d + 16 * i);
-        }
-#pragma unroll
-        for (int n = 0; n < NT; n += 2) {
-            uint32_t b[K_WIDTH / 16][4];
-            k_operands<K_WIDTH>(b, k, own + n * 8, d);
-#pragma unroll
-            for (int i = 0; i < MT * K_WIDTH / 16; i++) {
-                const int mt = i % MT, part = i / MT;
-                mma_16x8x16<half>(x[mt][n], a[part][mt], b[part][0], b[part][1]);
-                mma_16x8x16<half>(x[mt][n + 1], a[part][mt], b[part][2], b[part][3]);
+            for (int mt = 0; mt < MT; mt++) {
+                mma_16x8x16<half>(x[mt][n], a[step % 2][part][mt], b[0], b[1]);
+                mma_16x8x16<half>(x[mt][n + 1], a[step % 2][part][mt], b[2], b[3]);
             }
         }
     }
@@ -355,26 +401,29 @@ void soften(rows_state &r, const row_facts (&facts)[ROWS], float (&x)[MT][NT][4]
 }
 
 void add_values(rows_state &r, const float (&x)[MT][NT][4], const unsigned char *v) {
-    const int own = own_keys();
+    constexpr int TURNS = NT / 2 * V_LOADS;
+    const walk<V_PIECES> v_at = v_walk(v, own_keys());
+    uint32_t a[MT][4], raw[2][4];
+    load_along<true>(raw[0], v_at, 0, 0, parts_of<DV>(0) == PARTS);
 #pragma unroll
-    for (int n = 0; n < NT; n += 2) {
-        uint32_t a[MT][4];
+    for (int i = 0; i < TURNS; i++) {
+        const int n = i / V_LOADS * 2, step = i % V_LOADS, then = i + 1;
+        if (then < TURNS)
+            load_along<true>(raw[then % 2], v_at, then / V_LOADS * 16, then % V_LOADS,
+                             parts_of<DV>(then % V_LOADS) == PARTS);
 #pragma unroll
-        for (int mt = 0; mt < MT; mt++) {
+        for (int j = 0; j < (step == 0 ? 4 * MT : 0); j++)
+            a[j / 4][j % 4] = floats_to_halves<half>(x[j / 4][n + j % 4 / 2][j % 2 * 2],
+                                                     x[j / 4][n + j % 4 / 2][j % 2 * 2 + 1]);
 #pragma unroll
-            for (int i = 0; i < 4; i++)
-                a[mt][i] = floats_to_halves<half>(x[mt][n + i / 2][i % 2 * 2],
-                                                  x[mt][n + i / 2][i % 2 * 2 + 1]);
-        }
+        for (int part = 0; part < parts_of<DV>(step); part++) {
+            const int o = (step * PARTS + part) * 2;
+            uint32_t b[4];
+            v_operand(b, raw[i % 2], part);
 #pragma unroll
-        for (int d = 0; d < DV; d += V_WIDTH) {
-            uint32_t b[V_WIDTH / 16][4];
-            v_operands<V_WIDTH>(b, v, own + n * 8, d);
-#pragma unroll
-            for (int i = 0; i < MT * V_WIDTH / 16; i++) {
-                const int mt = i % MT, part = i / MT;
-                mma_16x8x16<half>(r.o[mt][d / 8 + 2 * part], a[mt], b[part][0], b[part][1]);
-                mma_16x8x16<half>(r.o[mt][d / 8 + 2 * part + 1], a[mt], b[part][2], b[part][3]);
+            for (int mt = 0; mt < MT; mt++) {
+                mma_16x8x16<half>(r.o[mt][o], a[mt], b[0], b[1]);
+                mma_16x8x16<half>(r.o[mt][o + 1], a[mt], b[2], b[3]);
             }
         }
     }
