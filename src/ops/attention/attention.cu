@@ -40,10 +40,11 @@ constexpr bool PAGED = FLAGS & 1;
 constexpr bool MASKED = FLAGS & 2; /* causal or window */
 constexpr bool CAPPED = FLAGS & 4;
 constexpr bool ALIBI = FLAGS & 8;
-constexpr bool WIDE = FLAGS & 16;    /* rows of K and V allow copies of 16 bytes */
-constexpr bool SPECIAL = FLAGS & 32; /* custom mask or multi-item scoring */
-constexpr bool RULED = FLAGS & 128;  /* the schedule is a rule */
-constexpr bool VARIANT = false;      /* those go to attention_float.cu */
+constexpr bool WIDE = FLAGS & 16;       /* rows of K and V allow copies of 16 bytes */
+constexpr bool SPECIAL = FLAGS & 32;    /* custom mask or multi-item scoring */
+constexpr bool RULED = FLAGS & 128;     /* the schedule is a rule */
+constexpr bool LINEAR = !PAGED && WIDE; /* rows of keys lie one behind the other */
+constexpr bool VARIANT = false;         /* those go to attention_float.cu */
 static_assert(D_QK % 8 == 0 && D_VO % 8 == 0 && D_QK <= 256 && D_VO <= 256, "head sizes");
 static_assert(ROWS == 16 || ROWS == 64 || ROWS == 128, "rows of a tile");
 static_assert(KEYS == 16 || KEYS == 32 || KEYS == 64 || KEYS == 128, "keys of a tile");
@@ -60,7 +61,7 @@ constexpr bool FITTED = QT == BF16 && sizeof(kv_elem) == 1;
 using half = choose<QT == BF16 && !FITTED>::type;
 
 constexpr bool SHARED_ROWS = ROWS == 16;
-constexpr int WARPS = SHARED_ROWS ? smaller(KEYS / 16, 4) : 4;
+constexpr int WARPS = SHARED_ROWS ? smaller(KEYS / 16, sizeof(kv_elem) == 2 ? 8 : 4) : 4;
 constexpr int THREADS = 32 * WARPS;
 constexpr int MT = SHARED_ROWS ? 1 : ROWS / (16 * WARPS); /* 16-row tiles of a warp */
 constexpr int NT = KEYS / (SHARED_ROWS ? WARPS : 1) / 8;  /* 8-key tiles of a warp's logits */
@@ -71,7 +72,7 @@ constexpr int Q_PIECES = DQ / 8; /* of 16 bytes in a row */
 constexpr int K_PIECES = DQ * KV_BYTES / 16;
 constexpr int V_PIECES = DV * KV_BYTES / 16;
 /* Blocks of a multiprocessor that the registers are shared out for. */
-constexpr int BLOCKS = SHARED_ROWS && DV <= 128 ? 3 : 2;
+constexpr int BLOCKS = WARPS == 8 ? 1 : SHARED_ROWS && DV <= 128 ? 3 : 2;
 constexpr bool BENT = CAPPED || ALIBI; /* logits are more than products times a scale */
 /* Slots and rows that a thread reads at once in a merge: of few rows there are many slots. */
 constexpr int MERGED_AT_ONCE = SHARED_ROWS ? 17 : 2, MERGED_ROWS = SHARED_ROWS ? 1 : 4;
@@ -96,9 +97,11 @@ constexpr int hand_bytes(int columns) {
 constexpr int STAGE =
     larger(KEYS * (K_ROW + V_ROW), SHARED_ROWS ? (hand_bytes(16) + 15) / 16 * 16 : 0);
 constexpr int hand_columns() {
-    for (int columns = DV; columns > 16; columns -= 16)
+    for (int rounds = 1; rounds < DV / 16; rounds++) {
+        const int columns = (DV / 16 + rounds - 1) / rounds * 16;
         if (hand_bytes(columns) <= STAGE)
             return columns;
+    }
     return 16;
 }
 constexpr int HAND = hand_columns();
@@ -236,164 +239,17 @@ void load_queries(const params &p, const work &w, shared_memory &s) {
     }
 }
 
-/* How the copies of 16 bytes of one side of a tile, KEYS rows of D elements, are shared out. */
-template <int D> struct share {
-    static constexpr int WHOLE = larger(D * KV_BYTES / 16, 1);
-    static constexpr int COPIES = (KEYS * WHOLE + THREADS - 1) / THREADS; /* of a thread */
-    /* Where a round of all threads is whole rows, a thread's piece stays the same. */
-    static constexpr bool EVEN = THREADS % WHOLE == 0;
-    static constexpr int STEP = EVEN ? THREADS / WHOLE : 1; /* from a thread's row to its next */
-    /* Then the places of a thread's rows lie next to each other. */
-    static constexpr bool ADJACENT = WIDE && EVEN && COPIES % 2 == 0 && COPIES * STEP == KEYS;
-    static int entry(int row) {
-        return ADJACENT ? row % STEP * COPIES + row / STEP : row;
-    }
-};
-
-template <int D, int PIECES> int place_of_copy(int row, int piece, int j) {
-    using own = share<D>;
-    if constexpr (own::EVEN && own::STEP % 8 == 0)
-        return spot<PIECES>(row, piece) + j * own::STEP * row_bytes<PIECES>();
-    return spot<PIECES>(row + j * own::STEP, piece);
-}
-
-void copy_piece(unsigned char *to, uint32_t to_at, int place, const char *from, int bytes) {
-    if constexpr (SHARED_ROWS)
-        copy_16_once(to_at + place, from, bytes);
-    else
-        copy_16(to + place, from, bytes);
-}
-
-/* One side of a tile, of whose rows the first `count` are there, or all. A copy keeps loads from
- * shared memory behind it, so that the places of several rows are read before the first of their
- * copies: one by one, each would wait for its own. `at` has bytes, so that a copy costs a sum and
- * little more. */
-template <int D, int PIECES, bool ALL>
-void copy_pieces(unsigned char *to, uint32_t to_at, const char *from, const int64_t *at,
-                 int32_t count) {
-    using own = share<D>;
-    constexpr int WHOLE = own::WHOLE;
-    if constexpr (own::ADJACENT) {
-        const int row = threadIdx.x / WHOLE, piece = threadIdx.x % WHOLE;
-        constexpr int AT_ONCE = smaller(own::COPIES, 8);
-        from += piece * 16;
-        at += row * own::COPIES;
-#pragma unroll
-        for (int first = 0; first < own::COPIES; first += AT_ONCE) {
-            pack<int64_t, 2> where[AT_ONCE / 2];
-#pragma unroll
-            for (int j = 0; j < AT_ONCE / 2; j++)
-                where[j] = load<pack<int64_t, 2>>(at + first + 2 * j);
-#pragma unroll
-            for (int j = first; j < first + AT_ONCE; j++)
-                copy_piece(to, to_at, place_of_copy<D, PIECES>(row, piece, j),
-                           from + where[(j - first) / 2].at[j % 2],
-                           ALL || row + j * own::STEP < count ? 16 : 0);
-        }
-    } else {
-#pragma unroll 2
-        for (int i = threadIdx.x; i < KEYS * WHOLE; i += THREADS) {
-            const int row = i / WHOLE, piece = i % WHOLE;
-            copy_piece(to, to_at, spot<PIECES>(row, piece), from + at[row] + piece * 16,
-                       ALL || row < count ? 16 : 0);
-        }
-    }
-}
-
-template <int D, int PIECES>
-void copy_rows(unsigned char *to, uint32_t to_at, const void *from, const int64_t *at,
-               int32_t count) {
-    const char *base = static_cast<const char *>(from);
-    if constexpr (WIDE) {
-        if (count >= KEYS)
-            copy_pieces<D, PIECES, true>(to, to_at, base, at, count);
-        else
-            copy_pieces<D, PIECES, false>(to, to_at, base, at, count);
-    } else {
-#pragma unroll 4
-        for (int j = 0; j < KEYS * D / THREADS; j++) {
-            const int i = j * THREADS + threadIdx.x;
-            const int row = i / D, d = i % D;
-            constexpr int IN_PIECE = 16 / KV_BYTES;
-            kv_elem x = {};
-            if (row < count)
-                x = reinterpret_cast<const kv_elem *>(base + at[row])[d];
-            unsigned char *piece = to + spot<PIECES>(row, d / IN_PIECE);
-            reinterpret_cast<kv_elem *>(piece)[d % IN_PIECE] = x;
-        }
-    }
-}
-
-/* Asks for the tile whose places were stored for this stage. */
-void load_tile(const params &p, shared_memory &s, int stage) {
-    unsigned char *to = s.stage[stage];
-    const uint32_t at = SHARED_ROWS ? s.stage_at[stage] : 0;
-    copy_rows<D_QK, K_PIECES>(to, at, p.k, s.k_at[stage], s.keys[stage]);
-    copy_rows<D_VO, V_PIECES>(to + KEYS * K_ROW, at + KEYS * K_ROW, p.v, s.v_at[stage],
-                              s.keys[stage]);
-    commit_copies();
-}
-
-/* Columns between the head size and whole products are zero. */
-template <int D, int PIECES> void clear_columns(unsigned char *rows) {
-    constexpr int IN_PIECE = 16 / KV_BYTES;
-    if constexpr (D % 16 != 0) {
-        for (int i = threadIdx.x; i < KEYS * 8; i += THREADS) {
-            const int row = i / 8, d = D + i % 8;
-            unsigned char *piece = rows + spot<PIECES>(row, d / IN_PIECE);
-            reinterpret_cast<kv_elem *>(piece)[d % IN_PIECE] = {};
-        }
-    }
-}
-
-void clear_padding(unsigned char *stage) {
-    clear_columns<D_QK, K_PIECES>(stage);
-    clear_columns<D_VO, V_PIECES>(stage + KEYS * K_ROW);
-}
-
-/* ---- the tiles of a worker --------------------------------------------------------------------
- */
-
-/* A tile: which item of the worker, and its first key. An item without keys has one tile. */
-struct cursor {
-    int32_t item, key;
-};
-
-void advance(const params &p, shared_memory &s, cursor &c) {
-    if (c.item >= s.count)
-        return;
-    c.key += KEYS;
-    if (c.key < s.works[c.item % WINDOW].kv_end)
-        return;
-    c.item++;
-    c.key = c.item < s.count ? s.works[c.item % WINDOW].kv_begin : 0;
-    if (threadIdx.x < 5 && c.item + LEAD < s.count)
-        fetch_work(p, c.item + LEAD, threadIdx.x, &s.works[(c.item + LEAD) % WINDOW]);
-}
-
-/* Page of this thread's key of a tile; −1 if it has none. */
-int32_t look_up_own(const params &p, const shared_memory &s, const cursor &c) {
-    return c.item < s.count && threadIdx.x < KEYS
-               ? look_up(p, s.works[c.item % WINDOW], c.key + (int32_t)threadIdx.x)
-               : -1;
-}
-
-void store_location(const params &p, shared_memory &s, const cursor &c, int stage, int32_t page) {
-    if (threadIdx.x >= KEYS)
-        return;
-    const work &w = s.works[c.item % WINDOW];
-    const location at = locate(p, w, c.key + (int32_t)threadIdx.x, page);
-    s.k_at[stage][share<D_QK>::entry(threadIdx.x)] = at.k * KV_BYTES;
-    s.v_at[stage][share<D_VO>::entry(threadIdx.x)] = at.v * KV_BYTES;
-    if (threadIdx.x == 0)
-        s.keys[stage] = c.item < s.count ? w.kv_end - c.key : 0;
-}
-
+#include "ops/attention/attention_copy.cuh"
 #include "ops/attention/attention_write.cuh"
 
-/* Fills the window and looks up the first tiles. Behind the last tile come some without keys, which
- * copy nothing. */
-void begin_stream(const params &p, shared_memory &s, cursor &ahead) {
+/* How many tiles are asked for before the first is computed. With few rows a tile is computed in
+ * less time than it takes to come: its stage is asked for again at once. Many rows give a tile's
+ * copies time enough while the one before is computed, and then one barrier a tile will do. */
+constexpr bool REFILL = SHARED_ROWS;
+constexpr int ASKED = REFILL ? STAGES : STAGES - 1;
+
+/* The first item, and how many there are. */
+void begin_items(const params &p, shared_memory &s) {
     if (threadIdx.x < 5)
         fetch_work(p, 0, threadIdx.x, &s.works[0]);
     commit_copies();
@@ -407,8 +263,11 @@ void begin_stream(const params &p, shared_memory &s, cursor &ahead) {
         s.stage_at[threadIdx.x] = shared_address(s.stage[threadIdx.x]);
     wait_copies<0>();
     __syncthreads();
-    if (s.count == 0)
-        return;
+}
+
+/* Fills the window, looks up the first tiles and asks for them. Behind the last tile come some
+ * without keys, which copy nothing. */
+void begin_tiles(const params &p, shared_memory &s, cursor &ahead) {
     for (int i = 5 + threadIdx.x; i < 5 * (LEAD + 1) && i / 5 < s.count; i += THREADS)
         fetch_work(p, i / 5, i % 5, &s.works[i / 5]);
     commit_copies();
@@ -417,98 +276,142 @@ void begin_stream(const params &p, shared_memory &s, cursor &ahead) {
         __syncthreads();
     }
     ahead = {0, s.works[0].kv_begin};
-    cursor at[STAGES];
-    int32_t page[STAGES];
+    if constexpr (!LINEAR) {
+        cursor at[STAGES];
+        int32_t page[STAGES];
 #pragma unroll
-    for (int i = 0; i < STAGES; i++) {
-        at[i] = ahead;
-        page[i] = look_up_own(p, s, ahead);
-        advance(p, s, ahead);
+        for (int i = 0; i < STAGES; i++) {
+            at[i] = ahead;
+            page[i] = look_up_own(p, s, ahead);
+            advance(p, s, ahead);
+        }
+#pragma unroll
+        for (int i = 0; i < STAGES; i++)
+            store_location(p, s, at[i], i, page[i]);
+        __syncthreads();
     }
+#pragma unroll 1
+    for (int i = 0; i < ASKED; i++) {
+        load_tile(p, s, ahead, i);
+        if constexpr (LINEAR)
+            advance(p, s, ahead);
+    }
+}
+
+/* The rows of an item that wait in registers go to shared memory. */
+void keep_queries(shared_memory &s, const q_eight (&q)[Q_AHEAD ? Q_EIGHTS : 1]) {
+    if constexpr (Q_AHEAD && FITTED) {
 #pragma unroll
-    for (int i = 0; i < STAGES; i++)
-        store_location(p, s, at[i], i, page[i]);
-    __syncthreads();
+        for (int i = 0; i < Q_EIGHTS; i++)
+            note_top(s, q[i], i * THREADS + threadIdx.x);
+        __syncthreads();
+    }
+    if constexpr (Q_AHEAD) {
+#pragma unroll
+        for (int i = 0; i < Q_EIGHTS; i++)
+            store_eight(s, q[i], i * THREADS + threadIdx.x);
+    }
+}
+
+void ask_for_queries(const params &p, const work &w, q_eight (&q)[Q_AHEAD ? Q_EIGHTS : 1]) {
+    if constexpr (Q_AHEAD) {
+#pragma unroll
+        for (int i = 0; i < Q_EIGHTS; i++)
+            q[i] = load_eight(p, w, packed_rows(p, w, ROWS), i * THREADS + threadIdx.x);
+    }
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     bolide_attention(const __grid_constant__ bolide__attention_params p) {
     shared_memory &s = *reinterpret_cast<shared_memory *>(dynamic);
     cursor ahead, now = {0, 0};
-    /* While the previous kernel ends, the worker's stretch and first item come to L2. */
-    if (!RULED && threadIdx.x < 2)
-        prefetch(reinterpret_cast<const char *>(p.heads + blockIdx.x) +
-                 threadIdx.x * (sizeof *p.heads - 1));
+    q_eight q_next[Q_AHEAD ? Q_EIGHTS : 1];
+    rows_state r;
     wait_for_previous_kernel();
     release_next_kernel();
-    begin_stream(p, s, ahead);
+    begin_items(p, s);
     if (s.count == 0)
         return;
     now.key = s.works[0].kv_begin;
+    /* Before the tiles: behind them they would wait for all their bytes. */
     if constexpr (Q_DIRECT)
         load_queries(p, s.works[0], s);
-#pragma unroll 1
-    for (int i = 0; i < STAGES; i++)
-        load_tile(p, s, i);
-    if constexpr (!Q_DIRECT)
+    ask_for_queries(p, s.works[0], q_next);
+    begin_tiles(p, s, ahead);
+    if constexpr (Q_AHEAD)
+        keep_queries(s, q_next);
+    else if constexpr (!Q_DIRECT)
         load_queries(p, s.works[0], s);
-    rows_state r;
     begin_rows(p, s.works[0], r, s.facts, s.tops);
     for (int stage = 0;; stage = stage + 1 < STAGES ? stage + 1 : 0) {
-        wait_copies<STAGES - 1>();
-        __syncthreads(); /* the tile at hand is there for all */
-        int32_t page = PAGED ? look_up_own(p, s, ahead) : 0;
+        wait_copies<ASKED - 1>();
+        /* The tile at hand is there for all, and all are done with the last one. */
+        __syncthreads();
+        const int then_stage = stage == 0 ? STAGES - 1 : stage - 1; /* of the tile to ask for */
+        if constexpr (!REFILL && !BETWEEN)
+            load_tile(p, s, ahead, then_stage);
+        int32_t page = PAGED && !BETWEEN ? look_up_own(p, s, ahead) : 0;
         const work &w = s.works[now.item % WINDOW];
         const work &then = s.works[(now.item + 1) % WINDOW];
         const bool last = now.key + KEYS >= w.kv_end, next = last && now.item + 1 < s.count;
-        q_eight q_next[Q_AHEAD ? Q_EIGHTS : 1];
-        if constexpr (Q_AHEAD) {
-#pragma unroll
-            for (int i = 0; i < Q_EIGHTS; i++) {
-                if (next)
-                    q_next[i] =
-                        load_eight(p, then, packed_rows(p, then, ROWS), i * THREADS + threadIdx.x);
-            }
-        }
+        if (next)
+            ask_for_queries(p, then, q_next);
         unsigned char *k = s.stage[stage], *v = k + KEYS * K_ROW;
         const int32_t rows = packed_rows(p, w, ROWS);
-        if (first_row() < rows && !hidden_tile(p, w, now.key))
-            compute_tile(p, w, rows, now.key, s.facts, r, s.q, k, v);
-
-        if constexpr (!PAGED)
-            page = look_up_own(p, s, ahead);
-        store_location(p, s, ahead, stage, page);
-        advance(p, s, ahead);
-        now.key += KEYS;
-        /* At the barrier all are done with the stage, and with Q, and the places of the tile to
-         * copy are there. Two barriers, so that no sums live through the merge. */
-        if (!last) {
-            __syncthreads();
+        tile_copies copies;
+        const auto ask = [&](int step) {
+            if constexpr (BETWEEN) {
+                if (step == 0) {
+                    page = look_up_own(p, s, ahead); /* behind the products, which need registers */
+                    copies.begin(p, s, ahead, then_stage);
+                }
+                copies.some(step);
+            }
+        };
+        if (first_row() < rows && !hidden_tile(p, w, now.key)) {
+            compute_tile(p, w, rows, now.key, s.facts, r, s.q, k, v, ask);
         } else {
-            write_item(p, w, packed_rows(p, w, ROWS), r, k, s);
+#pragma unroll
+            for (int i = 0; i < MT * NT; i++)
+                ask(i);
+        }
+
+        if constexpr (!LINEAR) {
+            if constexpr (!PAGED)
+                page = look_up_own(p, s, ahead);
+            store_location(p, s, ahead, stage, page);
+        }
+        if constexpr (!LINEAR || !REFILL)
+            advance(p, s, ahead);
+        now.key += KEYS;
+        if (last) {
+            if constexpr (SHARED_ROWS)
+                write_item(p, w, rows, r, k, s);
+            if (FITTED && threadIdx.x < ROWS)
+                s.tops[threadIdx.x] = 0;
+            if (next) {
+                __syncthreads(); /* all are done with Q */
+                if constexpr (Q_AHEAD)
+                    keep_queries(s, q_next);
+                else
+                    load_queries(p, then, s);
+            }
+            if constexpr (!SHARED_ROWS)
+                write_item(p, w, rows, r, k, s);
             now.item++;
             if (!next)
                 break;
             now.key = then.kv_begin;
-            if (FITTED && threadIdx.x < ROWS)
-                s.tops[threadIdx.x] = 0;
-            __syncthreads();
-            if constexpr (Q_AHEAD && FITTED) {
-#pragma unroll
-                for (int i = 0; i < Q_EIGHTS; i++)
-                    note_top(s, q_next[i], i * THREADS + threadIdx.x);
-                __syncthreads();
-            }
-            if constexpr (Q_AHEAD) {
-#pragma unroll
-                for (int i = 0; i < Q_EIGHTS; i++)
-                    store_eight(s, q_next[i], i * THREADS + threadIdx.x);
-            } else {
-                load_queries(p, then, s);
-            }
             begin_rows(p, then, r, s.facts, s.tops);
+        } else if (REFILL) {
+            /* All are done with the stage, and the places of the tile to ask for are there. */
+            __syncthreads();
         }
-        load_tile(p, s, stage);
+        if constexpr (REFILL) {
+            load_tile(p, s, ahead, stage);
+            if constexpr (LINEAR)
+                advance(p, s, ahead);
+        }
     }
     wait_copies<0>();
 }

@@ -45,22 +45,24 @@ static int64_t row_bytes(int64_t bytes) {
     return (pieces % 8 == 0 ? pieces : pieces | 1) * 16;
 }
 
-static int64_t warps_of(int64_t rows, int64_t keys) {
-    return rows == 16 && keys < 64 ? keys / 16 : 4;
+/* A warp of few rows has 16 keys of a tile, of 8 bits up to 32. */
+static int64_t warps_of(const frozen_part *f, int64_t rows, int64_t keys) {
+    const int64_t most = rows == 16 && bolide__dtype_bytes(f->kv_dtype) == 2 ? 8 : 4;
+    return rows == 16 && keys / 16 < most ? keys / 16 : most;
 }
 
 static int64_t stage_bytes(const frozen_part *f, int64_t rows, int64_t keys) {
     const int64_t size = bolide__dtype_bytes(f->kv_dtype);
     const int64_t own =
         keys * (row_bytes(padded(f->d_qk) * size) + row_bytes(padded(f->d_vo) * size));
-    const int64_t handover = rows == 16 ? warps_of(rows, keys) * 16 * 20 * 4 : 0;
+    const int64_t handover = rows == 16 ? warps_of(f, rows, keys) * 16 * 20 * 4 : 0;
     return own > handover ? own : handover;
 }
 
 static int64_t shared_bytes(const frozen_part *f, int64_t rows, int64_t keys, int64_t stages) {
     const int64_t places = stages * (keys * 16 + 4) + stages * 4;
     const int64_t works = WINDOW * (int64_t)sizeof(bolide__attention_work);
-    const int64_t sums = warps_of(rows, keys) * 16 * 8 + rows * 16 + 16;
+    const int64_t sums = warps_of(f, rows, keys) * 16 * 8 + rows * 16 + 16;
     return rows * row_bytes(padded(f->d_qk) * 2) + stages * stage_bytes(f, rows, keys) + places +
            works + sums;
 }
@@ -127,9 +129,18 @@ static bool fit(const bolide__cuda_limits *limits, frozen_part *f, int64_t rows,
     return false;
 }
 
+/* Whether requests and heads are so few that a block each, of twice the size, has a multiprocessor
+ * of its own: what would be cut for more blocks would have to be merged. */
+static bool is_sparse(const bolide__cuda_limits *limits, const frozen_part *f, int64_t rows) {
+    return rows == 16 && bolide__dtype_bytes(f->kv_dtype) == 2 && f->d_vo <= 128 &&
+           f->max_batch * f->h_kv <= limits->sm_count;
+}
+
 /* Large tiles with two resident blocks are best; a chip with little shared memory takes what
  * fits. */
 static int64_t choose_tile(const bolide__cuda_limits *limits, frozen_part *f, int64_t rows) {
+    if (is_sparse(limits, f, rows) && fit(limits, f, rows, 128, MAX_STAGES, 1))
+        return 1;
     static const struct {
         int64_t keys, blocks;
     } wishes[] = {{128, 3}, {128, 2}, {64, 3}, {64, 2}, {32, 2}, {64, 1}, {32, 1}, {16, 1}};
@@ -254,7 +265,7 @@ static bolide_status run_tensor(const bolide__call *call, const frozen_part *f,
     bolide__spec_add(&s, "STAGES", f->stages);  /* 2, 3, 4: the same */
     bolide__spec_add(&s, "FLAGS", flags);
     p->flags |= is_q_wide(p) ? BOLIDE__ATTN_Q_WIDE : 0;
-    g->block = (int32_t)(32 * warps_of(f->tile_rows, keys));
+    g->block = (int32_t)(32 * warps_of(f, f->tile_rows, keys));
     g->shared = (int32_t)shared_bytes(f, f->tile_rows, keys, f->stages);
     return bolide__cuda_launch(call, &s, g, p, sizeof *p);
 }

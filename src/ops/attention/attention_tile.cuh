@@ -358,18 +358,26 @@ void mask(const params &p, const work &w, int32_t first, const row_facts (&facts
     }
 }
 
-/* Turns logits into weights and brings the state to the new maximum. */
-void soften(rows_state &r, const row_facts (&facts)[ROWS], float (&x)[MT][NT][4]) {
+/* Turns logits into weights and brings the state to the new maximum. Calls ask(i) for each i below
+ * MT * NT, in between. */
+template <class F>
+void soften(rows_state &r, const row_facts (&facts)[ROWS], float (&x)[MT][NT][4], const F &ask) {
 #pragma unroll
     for (int mt = 0; mt < MT; mt++) {
         float top[2], base[2], weight[2], scale[2];
 #pragma unroll
         for (int i = 0; i < 2; i++) {
             scale[i] = BENT ? 1.0f : size_of(facts, row_of(mt, i));
-            top[i] = x[mt][0][2 * i];
+            top[i] = -INFINITE;
+        }
 #pragma unroll
-            for (int n = 0; n < NT; n++)
-                top[i] = fmaxf(top[i], fmaxf(x[mt][n][2 * i], x[mt][n][2 * i + 1]));
+        for (int n = 0; n < NT; n++) {
+            ask(mt * NT + n);
+            top[0] = fmaxf(top[0], fmaxf(x[mt][n][0], x[mt][n][1]));
+            top[1] = fmaxf(top[1], fmaxf(x[mt][n][2], x[mt][n][3]));
+        }
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
             top[i] = fmaxf(top[i], __shfl_xor_sync(0xffffffffu, top[i], 1));
             top[i] = fmaxf(top[i], __shfl_xor_sync(0xffffffffu, top[i], 2));
             top[i] = fmaxf(r.m[mt][i], top[i] * scale[i]);
@@ -430,9 +438,10 @@ void add_values(rows_state &r, const float (&x)[MT][NT][4], const unsigned char 
 }
 
 /* All of it for the tile of keys from `first` on. */
+template <class F>
 void compute_tile(const params &p, const work &w, int32_t rows, int32_t first,
                   const row_facts (&facts)[ROWS], rows_state &r, const unsigned char *q,
-                  const unsigned char *k, const unsigned char *v) {
+                  const unsigned char *k, const unsigned char *v, const F &ask) {
     float x[MT][NT][4];
     products(q, k, x);
     if (p.flags & BOLIDE__ATTN_SIGNED)
@@ -442,7 +451,7 @@ void compute_tile(const params &p, const work &w, int32_t rows, int32_t first,
         bend(p, w, own, facts, x);
     if (!open_tile(p, w, first, rows))
         mask(p, w, own, facts, x);
-    soften(r, facts, x);
+    soften(r, facts, x, ask);
     add_values(r, x, v);
 }
 

@@ -371,6 +371,7 @@ static bolide_status lay_out(const bolide__call *call, const bolide__attention_p
     };
     bolide__schedule_maxima maxima = {0};
     BOLIDE_TRY(maxima_of(call, pr, split_of(call, pr) == BOLIDE__SPLIT_FIXED, &maxima));
+    f->max_batch = maxima.batch;
     if (cuda)
         choose_cuda(call, pr, f, &maxima);
     else
@@ -384,7 +385,6 @@ static bolide_status lay_out(const bolide__call *call, const bolide__attention_p
     if (f->sm90)
         rules->split = BOLIDE__SPLIT_NONE;
     const bolide__schedule_capacity cap = bolide__schedule_capacity_of(rules, &maxima);
-    f->max_batch = maxima.batch;
     f->max_items = cap.items;
     f->max_merges = cap.merges;
     f->max_slots = cap.slots;
