@@ -36,7 +36,7 @@ refused 1 'expected a dimension; got -1' check rmsnorm n=-1
 refused 1 'input: dtype: expected f32, f16 or bf16; got f64' check rmsnorm input=f64
 refused 1 'unknown key zz' check rmsnorm zz=3
 for op in batch_decode batch_prefill_paged batch_attention batch_mla append_paged_kv_cache \
-    append_paged_mla_kv_cache rope_quantize_fp8_append_paged_kv_cache sparse_mla; do
+    append_paged_mla_kv_cache rope_quantize_fp8_append_paged_kv_cache; do
     refused 1 'page: expected at least 1; got 0' check $op page=0
 done
 for op in batch_decode batch_prefill_paged batch_mla append_paged_kv_cache \
