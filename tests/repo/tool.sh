@@ -59,6 +59,10 @@ except ValueError:
         json.loads(line)' <"$scratch/json" 2>&1 | verdict "tool: $words: JSON"
 done
 
+# What `make check-gpu` runs under compute-sanitizer must at least be problems.
+"$tool" check - <tests/cuda/sanitized.txt 2>&1 | grep -v '^ok' | grep -vx '[0-9]* passed, 0 failed, 0 skipped' |
+    verdict "tool: tests/cuda/sanitized.txt"
+
 BOLIDE_ISA=nonsense "$tool" check rmsnorm n=1 d=8 2>&1 >"$scratch/said" |
     grep -c 'BOLIDE_ISA: expected .*; got nonsense; using' | grep -vx 1 |
     verdict "tool: an instruction set that is unknown is reported once"
