@@ -275,9 +275,11 @@ static int in_turns(unit *u) {
 
 static void two_streams(const bolide_context *ctx) {
     for (size_t k = 0; k < sizeof calls / sizeof calls[0]; k++) {
-        unit u[2] = {{NULL}, {NULL}};
-        unsigned char *kept[2][DRIVER_TENSORS] = {{NULL}, {NULL}};
+        unit u[2];
+        unsigned char *kept[2][DRIVER_TENSORS];
         int bad = 0;
+        memset(u, 0, sizeof u);
+        memset(kept, 0, sizeof kept);
         for (int i = 0; i < 2 && !bad; i++)
             bad = open_unit(&u[i], ctx, calls[k], seed + (uint64_t)(100 + i)) ||
                   alone(&u[i], kept[i]);
