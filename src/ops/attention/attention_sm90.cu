@@ -94,17 +94,19 @@ extern __shared__ __align__(1024) unsigned char dynamic[];
 
 /* S = Q K^T of the warpgroup's rows with a tile's keys. */
 void multiply_keys(float (&x)[KEYS / 2], uint32_t q, uint32_t k) {
+    const uint32_t a = uniform_half(row_descriptor(q)), b = uniform_half(row_descriptor(k));
 #pragma unroll
     for (int i = 0; i < STEPS; i++)
-        wgmma<half>(x, row_descriptor(q + i / 4 * Q_BLOCK + i % 4 * 32),
-                    row_descriptor(k + i / 4 * BLOCK + i % 4 * 32), i > 0);
+        wgmma<half>(x, descriptor_at(a, i / 4 * Q_BLOCK + i % 4 * 32),
+                    descriptor_at(b, i / 4 * BLOCK + i % 4 * 32), i > 0);
 }
 
 /* O += P V. */
 void add_values(float (&o)[DV / 2], const uint32_t (&weights)[KEYS / 4], uint32_t v) {
+    const uint32_t b = uniform_half(column_descriptor(v, BLOCK));
 #pragma unroll
     for (int i = 0; i < KEYS / 16; i++)
-        wgmma<half>(o, weights + 4 * i, column_descriptor(v + i * 2048, BLOCK));
+        wgmma<half>(o, weights + 4 * i, descriptor_at(b, i * 2048));
 }
 
 /* Values behind the last key are whatever memory holds, and 0 times NaN is NaN: they become zeros.
