@@ -72,9 +72,10 @@ lint: all ## clang-tidy, and shellcheck where it is installed
 check-san: ## tests under the address, undefined and thread sanitizers
 	@$(SETUP) $(BUILD_NEEDS) asan tsan
 	@$(call build,asan,build/asan)
-	@tests/run.sh build/asan -LE repo $(CTEST)
+	@LSAN_OPTIONS=suppressions=$(CURDIR)/tools/lsan.txt:print_suppressions=0 TEST_TIMEOUT=3600 \
+		tests/run.sh build/asan -LE repo $(CTEST)
 	@$(call build,tsan,build/tsan)
-	@tools/tsan.sh tests/run.sh build/tsan -LE repo $(CTEST)
+	@TEST_TIMEOUT=3600 tools/tsan.sh tests/run.sh build/tsan -LE repo $(CTEST)
 
 check-full: check ## check, every spec of the GPU kernels, and tests on aarch64 under qemu-user
 	@tests/cuda/gate.sh build --full

@@ -214,18 +214,22 @@ def read_ceiling():
     return x.numel() * 4 / min(run() for _ in range(3)) * 1e6
 
 
+def show(problem, times, size, flops):
+    """A line for each that was timed, with its time by ours."""
+    print(problem)
+    for name, us in times.items():
+        middle = statistics.median(us)
+        ratio = statistics.median(b / a for a, b in zip(times["bolide"], us))
+        print(f"  {name:26s} {middle:9.2f} us  {size / middle / 1e6:6.3f} TB/s "
+              f"{flops / middle / 1e6:7.1f} TFLOP/s  spread {max(us) / min(us) - 1:.3f}"
+              f"  x {ratio:.3f}", flush=True)
+
+
 def main():
     words = [word for word in sys.argv[1:] if word != "--ours"]
     print(f"read ceiling {read_ceiling() / 1e12:.2f} TB/s")
     for problem in words:
-        times, bytes_, flops = measure(problem, "--ours" not in sys.argv)
-        print(problem)
-        for name, us in times.items():
-            middle = statistics.median(us)
-            ratio = statistics.median(b / a for a, b in zip(times["bolide"], us))
-            print(f"  {name:26s} {middle:9.2f} us  {bytes_ / middle / 1e6:6.3f} TB/s "
-                  f"{flops / middle / 1e6:7.1f} TFLOP/s  spread {max(us) / min(us) - 1:.3f}"
-                  f"  x {ratio:.3f}", flush=True)
+        show(problem, *measure(problem, "--ours" not in sys.argv))
 
 
 if __name__ == "__main__":

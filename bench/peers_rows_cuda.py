@@ -20,7 +20,7 @@ import torch.nn.functional as F
 
 from door import Door
 from peers import numbers
-from peers_cuda import CALLS, DEVICE, PAIRS, flashinfer, read_ceiling, timer
+from peers_cuda import CALLS, DEVICE, PAIRS, flashinfer, read_ceiling, show, timer
 
 BF16 = torch.bfloat16
 EPS = 1e-6
@@ -192,13 +192,7 @@ def main():
         if "--json" in sys.argv:
             print(json.dumps(line_of(problem, times, size, flops, ceiling)), flush=True)
             continue
-        print(problem)
-        for name, us in times.items():
-            middle = statistics.median(us)
-            ratio = statistics.median(b / a for a, b in zip(times["bolide"], us))
-            print(f"  {name:16s} {middle:9.2f} us  {size / middle / 1e6:6.3f} TB/s "
-                  f"{flops / middle / 1e6:7.1f} TFLOP/s  spread {max(us) / min(us) - 1:.3f}"
-                  f"  x {ratio:.3f}", flush=True)
+        show(problem, times, size, flops)
 
 
 if __name__ == "__main__":

@@ -185,7 +185,8 @@ ref_tensor *ref_values(ref_call *c, const char *name) {
     driver_tensor *t = any_tensor(c, name);
     if (!t || !c->filling)
         return NULL;
-    if (!t->edited && case_decode(c, t, &t->in))
+    const int in_hand = t->in.f64 || t->in.i64; /* ref_in may have been here */
+    if (!in_hand && case_decode(c, t, &t->in))
         out_of_memory(c);
     t->edited = 1;
     return &t->in;

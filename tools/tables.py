@@ -88,6 +88,7 @@ def results():
     """All measured lines, by device, and what is wrong with any of them."""
     devices, faults = {}, []
     for path in sorted(ROOT.glob("bench/results/*/*.jsonl")):
+        seen = set()  # a new row takes the place of an old one
         for number, text in enumerate(path.read_text().splitlines(), 1):
             where = f"{path.relative_to(ROOT)}:{number}"
             try:
@@ -100,6 +101,10 @@ def results():
                     faults.append(f"{where}: {key} is missing or of another type")
             for key in line.keys() - NEEDED.keys() - OPTIONAL.keys():
                 faults.append(f"{where}: {key} is not a known key")
+            which = tuple(line.get(key) for key in ("problem", "isa", "threads"))
+            if which in seen:
+                faults.append(f"{where}: a second row of this problem")
+            seen.add(which)
             devices.setdefault(path.parent.name, []).append(line)
     return devices, faults
 

@@ -38,24 +38,6 @@ static int row_count(const bolide__call *call) {
     return call->phase == BOLIDE_PLAN ? call->op->plan.row_count : call->op->run.row_count;
 }
 
-static int64_t read_i64(const char *p) {
-    int64_t v;
-    memcpy(&v, p, sizeof v);
-    return v;
-}
-
-static double read_f64(const char *p) {
-    double v;
-    memcpy(&v, p, sizeof v);
-    return v;
-}
-
-static const void *read_pointer(const char *p) {
-    const void *v;
-    memcpy(&v, p, sizeof v);
-    return v;
-}
-
 static int is_written(bolide_kind k) {
     return k == BOLIDE_KIND_OUT || k == BOLIDE_KIND_INOUT;
 }
@@ -75,7 +57,7 @@ static bolide_status check_enum(const bolide__call *call, const row_view *v, int
 
 static bolide_status check_integer(bolide__call *call, const row_view *v) {
     const bolide_param *r = v->param;
-    const int64_t value = read_i64(v->field);
+    const int64_t value = bolide__read_i64(v->field);
     if (value == BOLIDE_NO_INT) {
         if (r->flags & BOLIDE_OPTIONAL)
             return BOLIDE_OK;
@@ -98,7 +80,7 @@ static bolide_status check_integer(bolide__call *call, const row_view *v) {
 
 static bolide_status check_handle(const bolide__call *call, const row_view *v, int sizes_only) {
     const bolide_param *r = v->param;
-    const void *pointer = read_pointer(v->field);
+    const void *pointer = bolide__read_pointer(v->field);
     if (!pointer && !(r->flags & BOLIDE_OPTIONAL) && !sizes_only)
         return BOLIDE_FAIL_ARG(call, r->name, "pointer", "not NULL", "NULL");
     return BOLIDE_OK;
@@ -108,7 +90,7 @@ static bolide_status check_scalar(bolide__call *call, const row_view *v, int siz
     const bolide_param *r = v->param;
     switch (r->kind) {
     case BOLIDE_KIND_F64:
-        if (isnan(read_f64(v->field)) && !(r->flags & BOLIDE_OPTIONAL))
+        if (isnan(bolide__read_f64(v->field)) && !(r->flags & BOLIDE_OPTIONAL))
             return BOLIDE_FAIL_ARG(call, r->name, "value", "a number", "NaN");
         return BOLIDE_OK;
     case BOLIDE_KIND_I64:
@@ -117,10 +99,10 @@ static bolide_status check_scalar(bolide__call *call, const row_view *v, int siz
     case BOLIDE_KIND_DTYPE:
         return check_integer(call, v);
     case BOLIDE_KIND_INT_TUPLE: {
-        const int64_t count = read_i64(v->field2);
-        if (count < 0 || (count > 0 && !read_pointer(v->field)))
+        const int64_t count = bolide__read_i64(v->field2);
+        if (count < 0 || (count > 0 && !bolide__read_pointer(v->field)))
             return BOLIDE_FAIL_ARG(call, r->name, "count", "0 or more integers", "%lld at %p",
-                                   (long long)count, read_pointer(v->field));
+                                   (long long)count, bolide__read_pointer(v->field));
         if (count == 0 && !(r->flags & BOLIDE_OPTIONAL))
             return BOLIDE_FAIL_ARG(call, r->name, "count", "at least 1", "0");
         return BOLIDE_OK;
@@ -205,10 +187,10 @@ static int64_t row_dtypes(const bolide__call *call, const row_view *v) {
         return v->param->dtypes;
     const row_view other = view(call, v->row->like_row);
     if (other.param->kind == BOLIDE_KIND_DTYPE) {
-        const int64_t d = read_i64(other.field);
+        const int64_t d = bolide__read_i64(other.field);
         return d == BOLIDE_NO_INT ? 0 : d;
     }
-    const bolide_tensor *t = read_pointer(other.field);
+    const bolide_tensor *t = bolide__read_pointer(other.field);
     const int64_t bit = t ? bolide_dtype_bit(t->dtype) : 0;
     const int64_t set = other.param->like ? 0 : other.param->dtypes;
     /* A wrong dtype of the other row is told of that row, which may come later. */
@@ -222,7 +204,7 @@ static bool same_dtype(const bolide__call *call, const row_view *v, const bolide
         return false;
     const row_view other = view(call, v->row->like_row);
     const bolide_tensor *o =
-        bolide__is_tensor_kind(other.param->kind) ? read_pointer(other.field) : NULL;
+        bolide__is_tensor_kind(other.param->kind) ? bolide__read_pointer(other.field) : NULL;
     return o && o->dtype.code == t->dtype.code && o->dtype.bits == t->dtype.bits &&
            o->dtype.lanes == t->dtype.lanes;
 }
@@ -319,7 +301,7 @@ static bolide_status check_tensor(bolide__call *call, const row_view *v, const b
         return fail_rank(call, v, t);
     if (v->row->twin_row >= 0) {
         const row_view twin = view(call, v->row->twin_row);
-        const bolide_tensor *other = read_pointer(twin.field);
+        const bolide_tensor *other = bolide__read_pointer(twin.field);
         if (other && other->ndim != t->ndim)
             return BOLIDE_FAIL_ARG(call, r->name, "rank",
                                    bolide__text("%d as %s has", (int)other->ndim, twin.param->name),
@@ -337,17 +319,17 @@ static bolide_status check_tensor(bolide__call *call, const row_view *v, const b
 static const bolide_tensor *present(const bolide__call *call, const row_view *v, int sizes_only,
                                     bolide_status *s) {
     const bolide_param *r = v->param;
-    const bolide_tensor *t = read_pointer(v->field);
+    const bolide_tensor *t = bolide__read_pointer(v->field);
     *s = BOLIDE_OK;
     if (r->kind == BOLIDE_KIND_F64_OR_TENSOR) {
-        const double x = read_f64(v->field2);
+        const double x = bolide__read_f64(v->field2);
         const bool given = !isnan(x) && !(x == r->f64);
         if (t && given)
             *s = BOLIDE_FAIL_ARG(call, r->name, "value", "a number or a tensor", "both");
         else if (!t && isnan(x) && !(r->flags & BOLIDE_OPTIONAL))
             *s = BOLIDE_FAIL_ARG(call, r->name, "value", "a number or a tensor", "neither");
     } else if (r->kind == BOLIDE_KIND_I64_OR_TENSOR) {
-        const int64_t x = read_i64(v->field2);
+        const int64_t x = bolide__read_i64(v->field2);
         if (t && x != BOLIDE_NO_INT && x != r->i64)
             *s = BOLIDE_FAIL_ARG(call, r->name, "value", "a number or a tensor", "both");
         else if (!t && x == BOLIDE_NO_INT && !(r->flags & BOLIDE_OPTIONAL))
@@ -430,8 +412,8 @@ static void find_reach(bolide__seen *s) {
 /* Names that a list binds first are bound anew for each element. */
 static bolide_status check_list(bolide__call *call, const row_view *v) {
     const bolide_param *r = v->param;
-    const int64_t count = read_i64(v->field2);
-    const bolide_tensor *const *list = read_pointer(v->field);
+    const int64_t count = bolide__read_i64(v->field2);
+    const bolide_tensor *const *list = bolide__read_pointer(v->field);
     if (count < 0 || (count > 0 && !list) || (count == 0 && !(r->flags & BOLIDE_OPTIONAL)))
         return BOLIDE_FAIL_ARG(call, r->name, "count",
                                r->flags & BOLIDE_OPTIONAL ? "0 or more tensors"
@@ -461,7 +443,7 @@ void bolide__begin_dims(bolide__call *call, const void *plan) {
         call->dims[i] = call->dims[i + 1] = call->dims[i + 2] = call->dims[i + 3] = INT64_MIN;
     const bolide__plan_dim *d = call->op->plan_dims;
     for (int i = 0; plan && d && d[i].name; i++)
-        call->dims[i] = read_i64((const char *)plan + d[i].offset);
+        call->dims[i] = bolide__read_i64((const char *)plan + d[i].offset);
 }
 
 static bolide_status check_memory(bolide__call *call, const row_view *v, const bolide_tensor *t,
@@ -480,7 +462,7 @@ static bolide_status check_scalars(bolide__call *call, int sizes_only) {
     for (int i = 0; i < n; i++) {
         const row_view v = view(call, i);
         if (bolide__is_tensor_kind(v.param->kind) ||
-            (v.param->kind == BOLIDE_KIND_F64 && !isnan(read_f64(v.field))))
+            (v.param->kind == BOLIDE_KIND_F64 && !isnan(bolide__read_f64(v.field))))
             continue;
         BOLIDE_TRY(check_scalar(call, &v, sizes_only));
     }
@@ -540,11 +522,11 @@ void bolide__bind_loosely(bolide__call *call, const void *plan) {
         for (int i = 0; i < n; i++) {
             const row_view v = view(call, i);
             if (pass == 0 && v.row->own_slot >= 0)
-                call->dims[v.row->own_slot] = read_i64(v.field);
+                call->dims[v.row->own_slot] = bolide__read_i64(v.field);
             if (pass == 0 || !bolide__is_tensor_kind(v.param->kind) ||
                 v.param->kind == BOLIDE_KIND_OUT)
                 continue;
-            const bolide_tensor *t = read_pointer(v.field);
+            const bolide_tensor *t = bolide__read_pointer(v.field);
             if (!t || !t->shape || t->ndim < 0 || t->ndim > BOLIDE__MAX_NDIM)
                 continue;
             const bolide__form *f = bolide__row_form(call, i, t);

@@ -6,7 +6,28 @@
 #ifndef BOLIDE_CORE_CHECK_PARTS_H
 #define BOLIDE_CORE_CHECK_PARTS_H
 
+#include <string.h>
+
 #include "core/op.h"
+
+/* Fields of an args struct, at the offset that a row gives. */
+static inline int64_t bolide__read_i64(const char *p) {
+    int64_t v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+
+static inline double bolide__read_f64(const char *p) {
+    double v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+
+static inline const void *bolide__read_pointer(const char *p) {
+    const void *v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
 
 /* A tensor that is present, and the bytes that it reaches. */
 typedef struct bolide__seen {

@@ -17,24 +17,6 @@ static const bolide__entry *entry_of(const bolide__call *call) {
     return call->phase == BOLIDE_PLAN ? &call->op->plan : &call->op->run;
 }
 
-static int64_t read_i64(const char *p) {
-    int64_t v;
-    memcpy(&v, p, sizeof v);
-    return v;
-}
-
-static double read_f64(const char *p) {
-    double v;
-    memcpy(&v, p, sizeof v);
-    return v;
-}
-
-static const void *read_pointer(const char *p) {
-    const void *v;
-    memcpy(&v, p, sizeof v);
-    return v;
-}
-
 /* ---- scalars ------------------------------------------------------------------------------ */
 
 static bool integer_holds(bolide__call *call, const bolide_param *r, const bolide__row *row,
@@ -55,17 +37,17 @@ static bool scalar_holds(bolide__call *call, const bolide_param *r, const bolide
     const bool optional = r->flags & BOLIDE_OPTIONAL;
     switch (r->kind) {
     case BOLIDE_KIND_F64:
-        return optional || !isnan(read_f64(field));
+        return optional || !isnan(bolide__read_f64(field));
     case BOLIDE_KIND_I64:
     case BOLIDE_KIND_BOOL:
     case BOLIDE_KIND_ENUM:
     case BOLIDE_KIND_DTYPE:
-        return integer_holds(call, r, row, read_i64(field));
+        return integer_holds(call, r, row, bolide__read_i64(field));
     case BOLIDE_KIND_WORKSPACE:
     case BOLIDE_KIND_PLAN:
     case BOLIDE_KIND_VARIANT:
     case BOLIDE_KIND_COMM:
-        return optional || read_pointer(field);
+        return optional || bolide__read_pointer(field);
     default:
         return false; /* tuples and lists */
     }
@@ -86,9 +68,11 @@ static bool dtype_holds(const bolide__call *call, const bolide_param *r, const b
         const bolide_param *like = &entry_of(call)->rows[row->like_row];
         const char *field = (const char *)call->args + like->offset;
         if (like->kind == BOLIDE_KIND_DTYPE)
-            return read_i64(field) == BOLIDE_NO_INT || read_i64(field) == bolide_dtype_bit(d);
-        const bolide_tensor *t =
-            like->kind <= BOLIDE_KIND_INOUT ? (const bolide_tensor *)read_pointer(field) : NULL;
+            return bolide__read_i64(field) == BOLIDE_NO_INT ||
+                   bolide__read_i64(field) == bolide_dtype_bit(d);
+        const bolide_tensor *t = like->kind <= BOLIDE_KIND_INOUT
+                                     ? (const bolide_tensor *)bolide__read_pointer(field)
+                                     : NULL;
         return t && memcmp(&t->dtype, &d, sizeof d) == 0;
     }
     if (row->like_slot < 0 && memcmp(&row->usual, &d, sizeof d) == 0)
@@ -170,7 +154,7 @@ static bool tensor_holds(bolide__call *call, int index, bolide__seen *s) {
     if (!f || f->ndim != t->ndim)
         return false;
     if (row->twin_row >= 0) {
-        const bolide_tensor *twin = (const bolide_tensor *)read_pointer(
+        const bolide_tensor *twin = (const bolide_tensor *)bolide__read_pointer(
             (const char *)call->args + entry_of(call)->rows[row->twin_row].offset);
         if (!twin || twin->ndim != t->ndim)
             return false;
@@ -184,11 +168,11 @@ static bool presence_holds(const bolide__call *call, const bolide_param *r, cons
     const bool optional = r->flags & BOLIDE_OPTIONAL;
     const char *number = (const char *)call->args + r->offset2;
     if (r->kind == BOLIDE_KIND_F64_OR_TENSOR) {
-        const double x = read_f64(number);
+        const double x = bolide__read_f64(number);
         return tensor ? isnan(x) || x == r->f64 : !isnan(x) || optional;
     }
     if (r->kind == BOLIDE_KIND_I64_OR_TENSOR) {
-        const int64_t x = read_i64(number);
+        const int64_t x = bolide__read_i64(number);
         return tensor ? x == BOLIDE_NO_INT || x == r->i64 : x != BOLIDE_NO_INT || optional;
     }
     return tensor || optional;
@@ -230,7 +214,7 @@ int bolide__check_usual(bolide__call *call, const void *plan, bolide__seen *all)
     for (int i = 0; i < p->tensor_count; i++) {
         const bolide_param *r = &rows[p->tensors[i]];
         bolide__seen *s = &all[count];
-        s->t = (const bolide_tensor *)read_pointer((const char *)call->args + r->offset);
+        s->t = (const bolide_tensor *)bolide__read_pointer((const char *)call->args + r->offset);
         if (!presence_holds(call, r, s->t) || (s->t && !tensor_holds(call, p->tensors[i], s)))
             return -1;
         count += s->t != NULL;

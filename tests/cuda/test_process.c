@@ -177,7 +177,8 @@ static void test_many_processes(void) {
     check_has(text, "NVRTC 12 or 13 is missing; set BOLIDE_NVRTC", "the message says what to do");
     check_has(text, "/nowhere/libnvrtc.so: not loaded", "and what was looked at");
     setenv("BOLIDE_KERNEL_DIR", ".", 1);
-    check_has(run("calls", "6", "13"), "compiled 0", "the same sources from a checkout hit");
+    check_has(run("calls", "6", "13"), "compiled 6", "sources from a checkout have their comments");
+    check_has(run("calls", "6", "13"), "compiled 0", "and hit the next time");
     setenv("BOLIDE_KERNEL_DIR", "/nowhere", 1);
     check_has(run("calls", "1", "13"), "below BOLIDE_KERNEL_DIR, which is /nowhere",
               "a folder without sources is told");

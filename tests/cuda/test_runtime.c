@@ -58,7 +58,7 @@ static void test_open(void) {
     bolide_context *b = open_context(1);
     check(a->cuda == b->cuda, "contexts of a device share it");
     check(bolide__cuda_limits_of(a)->arch == 80 && bolide__cuda_limits_of(a)->sm_count == 4 &&
-              bolide__cuda_limits_of(a)->shared_optin == 101376,
+              bolide__cuda_limits_of(a)->shared_optin == 166912,
           "numbers of the device");
     check(driver->used_devices == 2, "only the device that was asked for is touched");
     bolide_context_destroy(a);
@@ -119,7 +119,7 @@ static void test_refusals(void) {
         size_t bytes;
         const char *text;
     } cases[] = {
-        {{.x = 1, .block = 32, .shared = 101377}, 64, "101376"},
+        {{.x = 1, .block = 32, .shared = 232449}, 64, "232448"},
         {{.x = 1, .block = 1025}, 64, "1 to 1024"},
         {{.x = 1, .block = 0}, 64, "0 threads"},
         {{.x = 1, .y = 65536, .block = 32}, 64, "65536"},

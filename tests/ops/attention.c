@@ -134,13 +134,6 @@ static const char *const batch_prefill_paged_cases[] = {
     "batch_prefill_paged x=f32 fixed_split_size=1,16 causal=1 lse=given",
     "batch_prefill_paged x=f32 disable_split_kv=1 causal=1 lse=given max=600",
     "batch_prefill_paged x=f16 q.pad=8 k_cache.pad=8 out.pad=5 k_cache.order=0:2:1:3 causal=1",
-    /* enough tiles of 128 rows for the kernel of Hopper */
-    "batch_prefill_paged len=400:300:5:0:129 q_len=130:150:9:2:129 h_q=16 h_kv=4 d=64 x=bf16 "
-    "causal=1 page=1,8,24,64,256 kv_layout=NHD,HND lse=given",
-    "batch_prefill_paged len=400:300 q_len=130:150 h_q=16 h_kv=4 d=128 x=f16 causal=0 page=16,17 "
-    "block_tables=given lse=given window_left=40",
-    "batch_prefill_paged len=200:130 q_len=130:130 h_q=16 h_kv=4 d=256 x=bf16 causal=1 page=16,32 "
-    "lse=given",
     "batch_prefill_paged max_num_rows=2 q_len=1:2 len=5:6 expect=invalid_argument:max_num_rows",
     "batch_prefill_paged max_token_per_sequence=2 q_len=1:3 len=5:6 "
     "expect=invalid_argument:max_token_per_sequence",
@@ -173,30 +166,6 @@ static const char *const batch_prefill_ragged_cases[] = {
     "max=99",
     "batch_prefill_ragged x=f32 fixed_split_size=64,100 causal=1 max=500",
     "batch_prefill_ragged x=bf16 q.pad=64 k.pad=64 v.pad=32 causal=1", /* a fused projection */
-    /* enough tiles of 128 rows for the kernel of Hopper */
-    "batch_prefill_ragged len=400:130:180 q_len=130:130:9 h_q=16 h_kv=4 d=64,128 x=f16,bf16 "
-    "causal=1 lse=given",
-    "batch_prefill_ragged len=400:130 q_len=130:130 h_q=16,18,32 h_kv=2 d=64 x=bf16 lse=given",
-    "batch_prefill_ragged len=280:0:1:128:127:90 q_len=280:3:1:128:140:0 h_q=16 h_kv=4 d=64 x=bf16 "
-    "causal=0,1 gap=3 lse=given v_indptr=given o_indptr=given",
-    "batch_prefill_ragged len=400:130 q_len=150:130 h_q=16 h_kv=4 d=64 x=bf16 causal=1 "
-    "window_left=0,50,128,300 lse=given",
-    "batch_prefill_ragged len=300:130 q_len=150:130 h_q=16 h_kv=4 d=64 x=f16 causal=1 "
-    "logits_soft_cap=5 lse=given",
-    "batch_prefill_ragged len=300:130 q_len=150:130 h_q=16 h_kv=4 d=64 x=f16 causal=1 "
-    "sm_scale=-0.2,0,1.5 lse=given",
-    "batch_prefill_ragged len=300:130 q_len=150:130 h_q=16 h_kv=4 d=64 x=bf16 causal=1 sinks=given "
-    "q_scale=tensor k_scale=tensor v_scale=tensor o_scale=2 lse=given return_lse_base_on_e=1",
-    "batch_prefill_ragged len=300:130 q_len=150:130 h_q=16 h_kv=4 d_qk=192 d_vo=128 x=bf16 "
-    "causal=1 kv_layout=HND lse=given",
-    "batch_prefill_ragged len=300:130 q_len=150:130 h_q=16 h_kv=4 d=80,96,256 x=bf16 causal=1 "
-    "lse=given",
-    "batch_prefill_ragged len=300:130 q_len=150:130 h_q=18 h_kv=2 d=64 x=f16 causal=1 q.pad=8 "
-    "k.pad=16 v.pad=8 out.pad=24 lse=given lse.pad=1",
-    "batch_prefill_ragged len=300:130 q_len=150:130 h_q=16 h_kv=4 d=64 x=bf16 causal=1 k.pad=4",
-    "batch_prefill_ragged len=300:130 q_len=150:130 h_q=16 h_kv=4 d=64 x=bf16 causal=1 out.pad=5 "
-    "out.offset=3",
-    "batch_prefill_ragged len=1200 q_len=300 b=1 h_q=16 h_kv=2 d=64 x=bf16 causal=1 lse=given",
     "batch_prefill_ragged b=1 len=20 q_len=10 q.shape=12:4:64 out.shape=12:4:64 "
     "expect=invalid_argument:q",
     "batch_prefill_ragged x=f16 q.dtype=bf16 expect=invalid_argument:q",
@@ -278,8 +247,42 @@ static const char *const single_prefill_cases[] = {
     "single_prefill_with_kv_cache n=70000 len=3 d=8 h_q=1 h_kv=1 x=f16 causal=1 lse=given",
     "single_prefill_with_kv_cache x=f32 sinks=given lse=given causal=1 window_left=-1,9 n=30",
     "single_prefill_with_kv_cache x=f32 logits_soft_cap=2 sm_scale=3 custom_mask=given n=9",
-    "single_prefill_with_kv_cache n=380 len=600 h_q=16 h_kv=2 d=64,128 x=bf16,f16 causal=1 "
-    "kv_layout=HND lse=given",
     "single_prefill_with_kv_cache d_qk=192 d_vo=128 x=bf16 causal=1 return_lse_base_on_e=1",
 };
 BOLIDE_TEST(single_prefill_with_kv_cache, single_prefill_cases);
+
+/* Enough tiles of 128 rows for attention_sm90.cu, and what it leaves to the other kernels. */
+static const char *const large_cases[] = {
+    "batch_prefill_paged len=400:300:5:0:129 q_len=130:150:9:2:129 h_q=16 h_kv=4 d=64 x=bf16 "
+    "causal=1 page=1,8,24,64,256 kv_layout=NHD,HND lse=given",
+    "batch_prefill_paged len=400:300 q_len=130:150 h_q=16 h_kv=4 d=128 x=f16 causal=0 page=16,17 "
+    "block_tables=given lse=given window_left=40",
+    "batch_prefill_paged len=200:130 q_len=130:130 h_q=16 h_kv=4 d=256 x=bf16 causal=1 page=16,32 "
+    "lse=given",
+    "batch_prefill_ragged len=400:130:180 q_len=130:130:9 h_q=16 h_kv=4 d=64,128 x=f16,bf16 "
+    "causal=1 lse=given",
+    "batch_prefill_ragged len=400:130 q_len=130:130 h_q=16,18,32 h_kv=2 d=64 x=bf16 lse=given",
+    "batch_prefill_ragged len=280:0:1:128:127:90 q_len=280:3:1:128:140:0 h_q=16 h_kv=4 d=64 x=bf16 "
+    "causal=0,1 gap=3 lse=given v_indptr=given o_indptr=given",
+    "batch_prefill_ragged len=400:130 q_len=150:130 h_q=16 h_kv=4 d=64 x=bf16 causal=1 "
+    "window_left=0,50,128,300 lse=given",
+    "batch_prefill_ragged len=300:130 q_len=150:130 h_q=16 h_kv=4 d=64 x=f16 causal=1 "
+    "logits_soft_cap=5 lse=given",
+    "batch_prefill_ragged len=300:130 q_len=150:130 h_q=16 h_kv=4 d=64 x=f16 causal=1 "
+    "sm_scale=-0.2,0,1.5 lse=given",
+    "batch_prefill_ragged len=300:130 q_len=150:130 h_q=16 h_kv=4 d=64 x=bf16 causal=1 sinks=given "
+    "q_scale=tensor k_scale=tensor v_scale=tensor o_scale=2 lse=given return_lse_base_on_e=1",
+    "batch_prefill_ragged len=300:130 q_len=150:130 h_q=16 h_kv=4 d_qk=192 d_vo=128 x=bf16 "
+    "causal=1 kv_layout=HND lse=given",
+    "batch_prefill_ragged len=300:130 q_len=150:130 h_q=16 h_kv=4 d=80,96,256 x=bf16 causal=1 "
+    "lse=given",
+    "batch_prefill_ragged len=300:130 q_len=150:130 h_q=18 h_kv=2 d=64 x=f16 causal=1 q.pad=8 "
+    "k.pad=16 v.pad=8 out.pad=24 lse=given lse.pad=1",
+    "batch_prefill_ragged len=300:130 q_len=150:130 h_q=16 h_kv=4 d=64 x=bf16 causal=1 k.pad=4",
+    "batch_prefill_ragged len=300:130 q_len=150:130 h_q=16 h_kv=4 d=64 x=bf16 causal=1 out.pad=5 "
+    "out.offset=3",
+    "batch_prefill_ragged len=1200 q_len=300 b=1 h_q=16 h_kv=2 d=64 x=bf16 causal=1 lse=given",
+    "single_prefill_with_kv_cache n=380 len=600 h_q=16 h_kv=2 d=64,128 x=bf16,f16 causal=1 "
+    "kv_layout=HND lse=given",
+};
+BOLIDE_TEST_GPU(attention_large, large_cases);

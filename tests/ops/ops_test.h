@@ -32,6 +32,7 @@ typedef struct op_test {
     const char *const *cases; /* NULL for a unit */
     int64_t count;
     void (*run)(unit *u);
+    int gpu; /* cases for kernels of the GPU alone */
     struct op_test *next;
 } op_test;
 
@@ -47,6 +48,9 @@ void op_test_add(op_test *test);
 
 #define BOLIDE_TEST(op, array)                                                                     \
     BOLIDE_TEST_ENTRY(op, .cases = (array), .count = sizeof(array) / sizeof(array)[0])
+/* Problems that are large enough for a kernel of the GPU, which the CPU has in a smaller form. */
+#define BOLIDE_TEST_GPU(id, array)                                                                 \
+    BOLIDE_TEST_ENTRY(id, .cases = (array), .count = sizeof(array) / sizeof(array)[0], .gpu = 1)
 #define BOLIDE_UNIT(function) BOLIDE_TEST_ENTRY(function, .run = (function))
 
 /* A unit counts as one test: passed unless an expectation failed, skipped if it said so. */

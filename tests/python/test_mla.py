@@ -150,5 +150,7 @@ def test_mla_refuses_by_name(fw, rng):
         w.run(*b.tensors(), kv_len=b.lens)
     with pytest.raises(ValueError, match="kv_len: expected a tensor"):
         WRAPPER(b.workspace(), backend="cutlass").run(*b.tensors())
+    with pytest.raises(ValueError, match="use_cuda_graph: expected False"):
+        WRAPPER(b.workspace(), True, b.qo, b.indptr, b.indices, b.lens, backend="cutlass")
     with pytest.raises(ValueError, match="kv_indices: expected a tensor with use_cuda_graph"):
         WRAPPER(b.workspace(), True, b.qo, b.indptr, None, b.lens)

@@ -109,6 +109,9 @@ class BatchMLAPagedAttentionWrapper(Latent):
                  kv_indices: Optional[Tensor] = None, kv_len_arr: Optional[Tensor] = None,
                  backend: str = "auto"):
         super().__init__(float_workspace_buffer, "NHD", use_cuda_graph, backend)
+        if use_cuda_graph and backend == "cutlass":
+            raise ValueError(f"{type(self).__name__}: use_cuda_graph: expected False with the "
+                             'backend "cutlass", whose lengths come with each run; got True')
         self._init_buffers(
             use_cuda_graph, None if kv_len_arr is None else kv_len_arr.shape[0],
             qo_indptr=qo_indptr, kv_indptr=kv_indptr, kv_indices=kv_indices, kv_len_arr=kv_len_arr)

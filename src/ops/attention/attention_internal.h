@@ -324,6 +324,8 @@ bolide_status bolide__attention_cpu_run(const bolide__call *call, bolide__attent
 bolide_status bolide__attention_cuda_run(const bolide__call *call,
                                          const bolide__attention_plan *plan,
                                          bolide__attention_params *p);
+/* A run of a planned operator, on the backend of its context. */
+bolide_status bolide__attention_run(const bolide__call *call, const bolide__attention_run_args *a);
 
 /* Whether a variant is whole: size, texts, parameters. NULL is. */
 bolide_status bolide__attention_check_variant(const bolide__call *call,

@@ -346,3 +346,10 @@ bolide_status bolide__attention_cpu_run(const bolide__call *call, bolide__attent
                          BOLIDE_CPU_PICK(attention_merge), p);
     return BOLIDE_OK;
 }
+
+bolide_status bolide__attention_run(const bolide__call *call, const bolide__attention_run_args *a) {
+    bolide__attention_params p = bolide__attention_fill(a);
+    if (call->ctx->device.type == BOLIDE_CUDA)
+        return bolide__attention_cuda_run(call, (const bolide__attention_plan *)a->plan, &p);
+    return bolide__attention_cpu_run(call, &p);
+}

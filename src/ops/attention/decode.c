@@ -110,16 +110,9 @@ static bolide_status check_run(const bolide__call *call) {
     return bolide__attention_check_run(call, &a);
 }
 
-static bolide_status decode_cpu(const bolide__call *call) {
+static bolide_status run(const bolide__call *call) {
     const bolide__attention_run_args a = run_args(call);
-    bolide__attention_params p = bolide__attention_fill(&a);
-    return bolide__attention_cpu_run(call, &p);
-}
-
-static bolide_status decode_cuda(const bolide__call *call) {
-    const bolide__attention_run_args a = run_args(call);
-    bolide__attention_params p = bolide__attention_fill(&a);
-    return bolide__attention_cuda_run(call, (const bolide__attention_plan *)a.plan, &p);
+    return bolide__attention_run(call, &a);
 }
 
 const bolide_op bolide_op_batch_decode = {
@@ -130,8 +123,8 @@ const bolide_op bolide_op_batch_decode = {
     .plan = BOLIDE_ENTRY(bolide_batch_decode_plan_args, plan_rows),
     .check = check_run,
     .check_plan = check_plan,
-    .cpu = decode_cpu,
-    .cuda = decode_cuda,
+    .cpu = run,
+    .cuda = run,
     .make_plan = make_plan,
     .plan_magic = MAGIC,
     .plan_min_bytes = sizeof(bolide__attention_plan),
