@@ -214,6 +214,11 @@ static bool is_plain(const bolide__attention_params *p) {
            is_wide(p->out, p->out_n | p->out_h);
 }
 
+static bool may_be_signed(const bolide__attention_params *p) {
+    return p->q_scale.tensor || p->k_scale.tensor ||
+           p->sm_scale * p->q_scale.number * p->k_scale.number < 0;
+}
+
 bolide_status bolide__attention_sm90_run(const bolide__call *call, const frozen_part *f,
                                          const bolide__attention_params *p, bool *served) {
     const bool q_box = ROWS % p->group == 0;
@@ -235,6 +240,7 @@ bolide_status bolide__attention_sm90_run(const bolide__call *call, const frozen_
     bolide__spec_add(&s, "FLAGS",
                      (f->paged ? BOLIDE__SM90_PAGED : 0) |
                          (p->soft_cap > 0 ? BOLIDE__SM90_CAPPED : 0) |
+                         (may_be_signed(p) ? BOLIDE__SM90_SIGNED : 0) |
                          (q_box ? BOLIDE__SM90_Q_BOX : 0));
     const bolide__grid g = {.x = bolide__cuda_limits_of(call->ctx)->sm_count,
                             .block = BOLIDE__SM90_THREADS,

@@ -28,7 +28,8 @@ enum {
 enum {
     BOLIDE__SM90_PAGED = 1,
     BOLIDE__SM90_CAPPED = 2,
-    BOLIDE__SM90_Q_BOX = 4 /* the rows of a tile of q are one box: the group divides them */
+    BOLIDE__SM90_SIGNED = 8, /* what logits are scaled by may be below 0 */
+    BOLIDE__SM90_Q_BOX = 4   /* the rows of a tile of q are one box: the group divides them */
 };
 
 typedef struct bolide__attention_sm90_params {

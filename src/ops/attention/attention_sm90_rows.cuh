@@ -53,6 +53,9 @@ void begin_rows(const bolide__attention_params &p, const item &it, int group, ro
         r.l[i] = 0;
         r.weight[i] = 1;
         r.scale[i] = common * scale_of(p.q_scale, head_of(p, it, row));
+        /* A scale of 0 would turn a masked key's infinity into NaN. */
+        if constexpr (!CAPPED && !SIGNED)
+            r.scale[i] = fmaxf(r.scale[i], 1e-36f);
         r.low[i] = low_of(p, it.w, token);
         r.high[i] = high_of(p, it.w, token);
     }
@@ -101,7 +104,7 @@ void bend(const bolide__attention_params &p, const rows_state &r, float (&x)[KEY
                 if (e / 2 % 2 == i)
                     x[e] = tanh_exact(x[e] * r.scale[i]) * ((float)p.soft_cap * LOG2E);
             }
-        } else if (r.scale[i] < 0) {
+        } else if (SIGNED && r.scale[i] < 0) {
 #pragma unroll
             for (int e = 0; e < KEYS / 2; e++) {
                 if (e / 2 % 2 == i)
@@ -133,8 +136,7 @@ void soften(const bolide__attention_params &p, rows_state &r, int32_t first, flo
     float base[2], scale[2];
 #pragma unroll
     for (int i = 0; i < 2; i++) {
-        /* A scale of 0 would turn a masked key's infinity into NaN. */
-        scale[i] = CAPPED ? 1.0f : fmaxf(fabsf(r.scale[i]), 1e-36f);
+        scale[i] = CAPPED ? 1.0f : SIGNED ? fmaxf(fabsf(r.scale[i]), 1e-36f) : r.scale[i];
         float top[2] = {x[2 * i], x[2 * i + 1]};
 #pragma unroll
         for (int e = 4; e < KEYS / 2; e += 4) {
