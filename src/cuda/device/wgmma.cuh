@@ -137,6 +137,12 @@ template <int PENDING, int COUNT> __forceinline__ void wgmma_wait(float (&sums)[
                  " {" BOLIDE__R_##count "}, %" a_at ", %" b_at ", p, 1, 1, 0, 0;\n}" \
                  : BOLIDE__F_##count(d) : "l"(a), "l"(b), "r"(add))
 
+/* d += A B. A in shared memory, rows along memory; B with its rows along the depth. */
+#define BOLIDE__WGMMA_SD(n, count, type, a_at, b_at) \
+    asm volatile("wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." type "." type \
+                 " {" BOLIDE__R_##count "}, %" a_at ", %" b_at ", 1, 1, 1, 0, 1;" \
+                 : BOLIDE__F_##count(d) : "l"(a), "l"(b))
+
 /* A in registers, B with its rows along the depth. */
 #define BOLIDE__WGMMA_RS(n, count, type, a0, a1, a2, a3, b_at) \
     asm volatile("wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." type "." type \
@@ -151,6 +157,13 @@ template <int PENDING, int COUNT> __forceinline__ void wgmma_wait(float (&sums)[
             BOLIDE__WGMMA_SS(n, count, "bf16", p0, p1, p2); \
         else \
             BOLIDE__WGMMA_SS(n, count, "f16", p0, p1, p2); \
+    } \
+    template <class T> \
+    __forceinline__ void wgmma_deep(float (&d)[count], uint64_t a, uint64_t b) { \
+        if constexpr (same_type<T, bf16>) \
+            BOLIDE__WGMMA_SD(n, count, "bf16", p0, p1); \
+        else \
+            BOLIDE__WGMMA_SD(n, count, "f16", p0, p1); \
     } \
     template <class T> \
     __forceinline__ void wgmma(float (&d)[count], const uint32_t *a, uint64_t b) { \

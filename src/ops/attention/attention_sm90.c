@@ -237,13 +237,124 @@ bolide_status bolide__attention_sm90_run(const bolide__call *call, const frozen_
     bolide__spec_add(&s, "D_VO", p->d_vo);
     bolide__spec_add(&s, "KEYS", keys_of(f)); /* 80, 128 */
     bolide__spec_add(&s, "BOX", box_of(f));   /* 1, 8 to 128 */
-    bolide__spec_add(&s, "FLAGS",
-                     (f->paged ? BOLIDE__SM90_PAGED : 0) |
-                         (p->soft_cap > 0 ? BOLIDE__SM90_CAPPED : 0) |
-                         (may_be_signed(p) ? BOLIDE__SM90_SIGNED : 0) |
-                         (q_box ? BOLIDE__SM90_Q_BOX : 0));
+    bolide__spec_add(
+        &s, "FLAGS",
+        (f->paged ? BOLIDE__SM90_PAGED : 0) | (p->soft_cap > 0 ? BOLIDE__SM90_CAPPED : 0) |
+            (may_be_signed(p) ? BOLIDE__SM90_SIGNED : 0) | (q_box ? BOLIDE__SM90_Q_BOX : 0));
     const bolide__grid g = {.x = bolide__cuda_limits_of(call->ctx)->sm_count,
                             .block = BOLIDE__SM90_THREADS,
                             .shared = (int32_t)shared_bytes(f)};
+    return bolide__cuda_launch(call, &s, &g, &a, sizeof a);
+}
+
+/* ---- latents ----------------------------------------------------------------------------------
+ */
+
+enum {
+    LATENT_ROWS = BOLIDE__LATENT90_ROWS,
+    LATENT_KEYS = BOLIDE__LATENT90_KEYS,
+    LATENT_BLOCK = 64 * 128,
+    LATENT_BASES = 10 * LATENT_ROWS * 4 + 64, /* bases, sums, limits, scales of two warpgroups */
+    LATENT_BARRIERS = 10 * 8 + 8
+};
+
+void bolide__attention_latent90_choose(const bolide__call *call, frozen_part *f) {
+    f->latent90 = bolide__cuda_has_wgmma(call->ctx) && (f->d_vo == 256 || f->d_vo == 512) &&
+                  (f->d_tail == 0 || f->d_tail == 64);
+}
+
+/* Keys that one copy brings; 1: rows are copied one by one. */
+static int64_t latent_box(const frozen_part *f) {
+    if (f->page_size % LATENT_KEYS == 0)
+        return LATENT_KEYS;
+    return f->page_size % 8 == 0 && LATENT_KEYS % f->page_size == 0 ? f->page_size : 1;
+}
+
+static bolide__tensor_box latent_queries(const bolide__attention_params *p, const void *data,
+                                         int64_t d, int64_t h) {
+    return (bolide__tensor_box){
+        .data = data,
+        .dtype = p->q_dtype,
+        .rank = 4,
+        .box = {64, LATENT_ROWS, 1, 1},
+        .shape = {d, p->q_rows * p->h_q, 1, 1},
+        .stride = {1, h, h, h},
+    };
+}
+
+static bolide__tensor_box latents(const bolide__attention_params *p, const void *data, int64_t d,
+                                  int64_t n, int64_t page, int64_t box) {
+    return (bolide__tensor_box){
+        .data = data,
+        .dtype = p->kv_dtype,
+        .rank = 4,
+        .box = {64, (int32_t)box, 1, 1},
+        .shape = {d, p->k_rows, 1, p->pages},
+        .stride = {1, n, n, page},
+    };
+}
+
+/* What a run brings that the kernel takes: heads of q that lie side by side, one scale for both
+ * parts of a key, rows that can be copied 16 bytes at a time. */
+static bool is_latent_plain(const bolide__attention_params *p) {
+    const bool tail = p->d_tail > 0;
+    return p->q_n == p->h_q * p->q_h && (!tail || p->q_tail_n == p->h_q * p->q_tail_h) &&
+           !p->k_scale.tensor &&
+           (!tail || (!p->tail_scale.tensor && p->tail_scale.number == p->k_scale.number)) &&
+           is_wide(p->q, p->q_h) && is_wide(p->k, p->k_page | p->k_n) &&
+           (!tail ||
+            (is_wide(p->q_tail, p->q_tail_h) && is_wide(p->k_tail, p->k_tail_page | p->k_tail_n)));
+}
+
+static bolide_status encode_latent(const bolide__call *call, const bolide__attention_params *p,
+                                   int64_t box, bolide__attention_latent90_params *a,
+                                   bool *served) {
+    bolide__tensor_box boxes[4];
+    bolide__tensor_map *maps[4];
+    int count = 0;
+    boxes[count] = latent_queries(p, p->q, p->d_vo, p->q_h);
+    maps[count++] = &a->q;
+    if (box > 1) {
+        boxes[count] = latents(p, p->k, p->d_vo, p->k_n, p->k_page, box);
+        maps[count++] = &a->ckv;
+    }
+    if (p->d_tail) {
+        boxes[count] = latent_queries(p, p->q_tail, p->d_tail, p->q_tail_h);
+        maps[count++] = &a->q_tail;
+        if (box > 1) {
+            boxes[count] = latents(p, p->k_tail, p->d_tail, p->k_tail_n, p->k_tail_page, box);
+            maps[count++] = &a->kpe;
+        }
+    }
+    return bolide__cuda_tensor_maps(call, count, boxes, maps, served);
+}
+
+bolide_status bolide__attention_latent90_run(const bolide__call *call, const frozen_part *f,
+                                             const bolide__attention_params *p, int64_t flags,
+                                             bool *served) {
+    const int64_t box = latent_box(f);
+    bolide__attention_latent90_params a = {.p = *p,
+                                           .stream = f->q_len == 1 && p->group <= LATENT_ROWS};
+    *served = is_latent_plain(p);
+    if (!*served)
+        return BOLIDE_OK;
+    BOLIDE_TRY(encode_latent(call, p, box, &a, served));
+    if (!*served)
+        return BOLIDE_OK;
+    bolide__spec s =
+        BOLIDE_SPEC("attention/attention_latent_sm90.cu", "bolide_attention_latent_sm90");
+    bolide__spec_add(&s, "T", p->q_dtype);    /* f16, bf16 */
+    bolide__spec_add(&s, "OT", p->o_dtype);   /* 5 values */
+    bolide__spec_add(&s, "D_CKV", p->d_vo);   /* 512, 256 */
+    bolide__spec_add(&s, "D_KPE", p->d_tail); /* 64, 0 */
+    bolide__spec_add(&s, "BOX", box);         /* 1, 8 to 64 */
+    bolide__spec_add(&s, "FLAGS", flags);
+    const int64_t blocks = 3 * (p->d_vo / 64) + p->d_tail / 64 + 2;
+    const bolide__grid g = {.x = f->workers,
+                            .y = 1,
+                            .block = BOLIDE__SM90_THREADS,
+                            .dependent = 1,
+                            .shared =
+                                (int32_t)(blocks * LATENT_BLOCK + LATENT_BASES + LATENT_BARRIERS)};
     return bolide__cuda_launch(call, &s, &g, &a, sizeof a);
 }

@@ -256,9 +256,7 @@ void gather_tile(unsigned char (&to)[BLOCKS][BLOCK], const half *from, int64_t p
         gather_rows<true, BLOCKS, D>(to[0], from, page_step, row_step, asked);
     else
         gather_rows<false, BLOCKS, D>(to[0], from, page_step, row_step, asked);
-    /* Counts this thread in once its copies are there. */
-    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(&full))
-                 : "memory");
+    barrier_arrive_copied(full);
 }
 
 /* ---- the order --------------------------------------------------------------------------------
@@ -285,9 +283,9 @@ void copy_keys(const params &a, shared_memory &s, const item &it, int32_t tile, 
                ring_place<STAGES> &at, uint64_t policy) {
     barrier &full = s.full_k[at.stage], &empty = s.empty_k[at.stage];
     if constexpr (GATHER)
-        gather_tile<Q_BLOCKS, D_QK>(
-            s.k[at.stage], static_cast<const half *>(a.p.k) + it.head * a.p.k_h, a.p.k_page,
-            a.p.k_n, full, empty, at.phase, l.row);
+        gather_tile<Q_BLOCKS, D_QK>(s.k[at.stage],
+                                    static_cast<const half *>(a.p.k) + it.head * a.p.k_h,
+                                    a.p.k_page, a.p.k_n, full, empty, at.phase, l.row);
     else
         copy_tile(s.k[at.stage], a.k, full, empty, at.phase, a.p, it, it.w.kv_start, tile, l.page,
                   policy);
@@ -298,9 +296,9 @@ void copy_values(const params &a, shared_memory &s, const item &it, int32_t tile
                  ring_place<STAGES> &at, uint64_t policy) {
     barrier &full = s.full_v[at.stage], &empty = s.empty_v[at.stage];
     if constexpr (GATHER)
-        gather_tile<V_BLOCKS, D_VO>(
-            s.v[at.stage], static_cast<const half *>(a.p.v) + it.head * a.p.v_h, a.p.v_page,
-            a.p.v_n, full, empty, at.phase, l.row);
+        gather_tile<V_BLOCKS, D_VO>(s.v[at.stage],
+                                    static_cast<const half *>(a.p.v) + it.head * a.p.v_h,
+                                    a.p.v_page, a.p.v_n, full, empty, at.phase, l.row);
     else
         copy_tile(s.v[at.stage], a.v, full, empty, at.phase, a.p, it, it.w.v_start, tile, l.page,
                   policy);
