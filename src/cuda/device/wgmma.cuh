@@ -173,6 +173,24 @@ template <int PENDING, int COUNT> __forceinline__ void wgmma_wait(float (&sums)[
             BOLIDE__WGMMA_RS(n, count, "f16", p0, p1, p2, p3, p4); \
     }
 
+/* The same of e4m3: 32 deep, both operands with their rows along memory. */
+#define BOLIDE__WGMMA_8(n, count, p0, p1, p2, p3, p4, p5) \
+    __forceinline__ void wgmma_e4m3(float (&d)[count], uint64_t a, uint64_t b, int add) { \
+        asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" p2 ", 0;\n" \
+                     "wgmma.mma_async.sync.aligned.m64n" #n "k32.f32.e4m3.e4m3" \
+                     " {" BOLIDE__R_##count "}, %" p0 ", %" p1 ", p, 1, 1;\n}" \
+                     : BOLIDE__F_##count(d) : "l"(a), "l"(b), "r"(add)); \
+    } \
+    __forceinline__ void wgmma_e4m3(float (&d)[count], const uint32_t *a, uint64_t b, int add) { \
+        asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" p5 ", 0;\n" \
+                     "wgmma.mma_async.sync.aligned.m64n" #n "k32.f32.e4m3.e4m3" \
+                     " {" BOLIDE__R_##count "}, {%" p0 ", %" p1 ", %" p2 ", %" p3 "}, %" p4 \
+                     ", p, 1, 1;\n}" \
+                     : BOLIDE__F_##count(d) \
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add)); \
+    }
+
+BOLIDE__WGMMA_8(128, 64, "64", "65", "66", "67", "68", "69")
 BOLIDE__WGMMA(64, 32, "32", "33", "34", "35", "36")
 BOLIDE__WGMMA(80, 40, "40", "41", "42", "43", "44")
 BOLIDE__WGMMA(128, 64, "64", "65", "66", "67", "68")

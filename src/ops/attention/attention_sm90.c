@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The host's side of attention_sm90.cu: which plans are for it, the list of items in the order in
-// which its blocks take them, its specialisation and its launch. A run whose arguments are not for
-// it (a view that the copy engine cannot take, multi-item scoring) goes to attention.cu, which
-// understands the same list.
+// The host's side of attention_sm90.cu, attention_sm90_fp8.cu and attention_latent_sm90.cu: which
+// plans are for them, the list of items in the order in which blocks take them, specialisations and
+// launches. A run whose arguments are not for them (a view that the copy engine cannot take,
+// multi-item scoring) goes to attention.cu or attention_latent.cu, which understand the same lists.
 
 #include "ops/attention/attention_sm90.h"
 
@@ -16,6 +16,7 @@ enum {
     ROWS = BOLIDE__SM90_ROWS,
     ITEM_BYTES = 4 * 96,    /* the kernel's ring of items */
     BARRIER_BYTES = 20 * 8, /* its barriers */
+    FP8_BARRIER_BYTES = 28 * 8,
     SECTION_BYTES = 32 * 1024 * 1024
 };
 
@@ -36,8 +37,21 @@ static int64_t keys_of(const frozen_part *f) {
     return f->d_vo > 128 || f->d_qk > 192 ? 80 : 128;
 }
 
+/* Whether attention_sm90_fp8.cu computes it. */
+static bool is_fp8(const frozen_part *f) {
+    return f->q_dtype == BOLIDE_F8_E4M3FN;
+}
+
+static int64_t fp8_bytes(void) {
+    enum { STAGES = BOLIDE__FP8_SM90_STAGES, TURNED = BOLIDE__FP8_SM90_TURNED };
+    return 128 * (2 * ROWS + (2 * STAGES + TURNED) * BOLIDE__FP8_SM90_KEYS) + ITEM_BYTES +
+           FP8_BARRIER_BYTES;
+}
+
 static int64_t shared_bytes(const frozen_part *f) {
     const int64_t q = blocks_of(f->d_qk), v = value_blocks(f->d_vo), keys = keys_of(f);
+    if (is_fp8(f))
+        return fp8_bytes();
     return 128 * (BOLIDE__SM90_Q_STAGES(q, v, keys) * ROWS * q +
                   BOLIDE__SM90_STAGES * keys * (q + v)) +
            ITEM_BYTES + BARRIER_BYTES;
@@ -52,12 +66,14 @@ static int64_t box_of(const frozen_part *f) {
     return f->page_size % 8 == 0 && keys % f->page_size == 0 ? f->page_size : 1;
 }
 
-/* The shapes that have run: others go to attention.cu until they have. */
+/* Types and sizes that one of the kernels has. */
 static bool is_known(const frozen_part *f) {
-    const int64_t group = f->h_q / f->h_kv;
-    const bool square = f->d_qk == f->d_vo && (f->d_qk == 64 || f->d_qk == 128);
-    return ROWS % group == 0 && (square || (f->d_qk == 192 && f->d_vo == 128)) &&
-           (box_of(f) > 1 || (square && f->d_qk == 128));
+    const int64_t out = f->o_dtype & (BOLIDE_F16 | BOLIDE_BF16);
+    if (is_fp8(f))
+        return f->kv_dtype == f->q_dtype && out && f->d_qk == BOLIDE__FP8_SM90_D &&
+               f->d_vo == BOLIDE__FP8_SM90_D && box_of(f) > 1;
+    return f->q_dtype & (BOLIDE_F16 | BOLIDE_BF16) && f->kv_dtype == f->q_dtype &&
+           f->o_dtype == f->q_dtype;
 }
 
 /* A third of a wave of blocks without splits is as fast as attention.cu with them. */
@@ -67,11 +83,10 @@ void bolide__attention_sm90_choose(const bolide__call *call, frozen_part *f, int
     const int64_t units = (all_rows + ROWS - 1) / ROWS * f->h_kv;
     const int64_t others =
         BOLIDE__ATTN_ALIBI | BOLIDE__ATTN_ROPE | BOLIDE__ATTN_TAIL | BOLIDE__ATTN_VARIANT;
-    f->sm90 = bolide__cuda_has_wgmma(call->ctx) && f->keys && f->stages &&
-              (f->q_dtype & (BOLIDE_F16 | BOLIDE_BF16)) && f->kv_dtype == f->q_dtype &&
-              f->o_dtype == f->q_dtype && !f->use_custom_mask && !(f->flags & others) &&
-              is_known(f) && shared_bytes(f) <= limits->shared_optin && usual_rows > 64 &&
-              3 * units >= limits->sm_count && bolide__attention_cuda_rows(call, f, ROWS);
+    f->sm90 = bolide__cuda_has_wgmma(call->ctx) && f->keys && f->stages && !f->use_custom_mask &&
+              !(f->flags & others) && is_known(f) && shared_bytes(f) <= limits->shared_optin &&
+              usual_rows > 64 && 3 * units >= limits->sm_count &&
+              bolide__attention_cuda_rows(call, f, ROWS);
 }
 
 /* ---- the list ---------------------------------------------------------------------------------
@@ -152,12 +167,17 @@ void bolide__attention_sm90_list(const frozen_part *f, const bolide__schedule_co
 /* ---- the launch -------------------------------------------------------------------------------
  */
 
+/* Columns in the 128 bytes of a row of a block. */
+static int32_t columns_of(int64_t dtype) {
+    return 128 / (int32_t)bolide__dtype_bytes(dtype);
+}
+
 static bolide__tensor_box queries(const bolide__attention_params *p) {
     return (bolide__tensor_box){
         .data = p->q,
         .dtype = p->q_dtype,
         .rank = 4,
-        .box = {64, (int32_t)p->group, 1, (int32_t)(ROWS / p->group)},
+        .box = {columns_of(p->q_dtype), (int32_t)p->group, 1, (int32_t)(ROWS / p->group)},
         .shape = {p->d_qk, p->group, p->h_kv, p->q_rows},
         .stride = {1, p->q_h, p->q_h * p->group, p->q_n},
     };
@@ -169,15 +189,15 @@ static bolide__tensor_box cache(const bolide__attention_params *p, const void *d
         .data = data,
         .dtype = p->kv_dtype,
         .rank = 4,
-        .box = {64, (int32_t)box, 1, 1},
+        .box = {columns_of(p->kv_dtype), (int32_t)box, 1, 1},
         .shape = {d, rows, p->h_kv, p->pages},
         .stride = {1, n, h, page},
     };
 }
 
-/* Whether rows of a tensor of 16-bit elements can be read 16 bytes at a time. */
-static bool is_wide(const void *data, int64_t strides) {
-    return (((uintptr_t)data | (uint64_t)(strides * 2)) & 15) == 0;
+/* Whether rows of a tensor can be read 16 bytes at a time. */
+static bool is_wide(int64_t dtype, const void *data, int64_t strides) {
+    return (((uintptr_t)data | (uint64_t)(strides * bolide__dtype_bytes(dtype))) & 15) == 0;
 }
 
 /* The maps of what is copied in boxes; the rest only has to be aligned. */
@@ -188,8 +208,9 @@ static bolide_status encode(const bolide__call *call, const frozen_part *f,
     bolide__tensor_map *maps[3];
     const int64_t box = box_of(f);
     int count = 0;
-    *served = is_wide(p->q, p->q_n | p->q_h) && is_wide(p->k, p->k_page | p->k_n | p->k_h) &&
-              is_wide(p->v, p->v_page | p->v_n | p->v_h);
+    *served = is_wide(p->q_dtype, p->q, p->q_n | p->q_h) &&
+              is_wide(p->kv_dtype, p->k, p->k_page | p->k_n | p->k_h) &&
+              is_wide(p->kv_dtype, p->v, p->v_page | p->v_n | p->v_h);
     if (!*served)
         return BOLIDE_OK;
     if (q_box) {
@@ -205,18 +226,29 @@ static bolide_status encode(const bolide__call *call, const frozen_part *f,
     return bolide__cuda_tensor_maps(call, count, boxes, maps, served);
 }
 
-/* Like is_known, of what a run brings: no cap, no sinks, scales that are positive numbers, rows of
- * out that 16-byte stores may write. */
-static bool is_plain(const bolide__attention_params *p) {
-    return !(p->soft_cap > 0) && !p->sinks && !p->q_scale.tensor && !p->k_scale.tensor &&
-           !p->v_scale.tensor && !p->o_scale.tensor &&
-           p->sm_scale * p->q_scale.number * p->k_scale.number > 0 &&
-           is_wide(p->out, p->out_n | p->out_h);
-}
-
 static bool may_be_signed(const bolide__attention_params *p) {
     return p->q_scale.tensor || p->k_scale.tensor ||
            p->sm_scale * p->q_scale.number * p->k_scale.number < 0;
+}
+
+static bolide__spec spec_of(const frozen_part *f, const bolide__attention_params *p, bool q_box) {
+    const int64_t flags =
+        (f->paged ? BOLIDE__SM90_PAGED : 0) | (p->soft_cap > 0 ? BOLIDE__SM90_CAPPED : 0) |
+        (may_be_signed(p) ? BOLIDE__SM90_SIGNED : 0) | (q_box ? BOLIDE__SM90_Q_BOX : 0);
+    bolide__spec s = BOLIDE_SPEC("attention/attention_sm90.cu", "bolide_attention_sm90");
+    if (is_fp8(f)) {
+        s.source = "attention/attention_sm90_fp8.cu";
+        s.function = "bolide_attention_sm90_fp8";
+        bolide__spec_add(&s, "OT", p->o_dtype); /* f16, bf16 */
+    } else {
+        bolide__spec_add(&s, "T", p->q_dtype); /* f16, bf16 */
+        bolide__spec_add(&s, "D_QK", p->d_qk); /* as models have them */
+        bolide__spec_add(&s, "D_VO", p->d_vo);
+        bolide__spec_add(&s, "KEYS", keys_of(f)); /* 80, 128 */
+    }
+    bolide__spec_add(&s, "BOX", box_of(f)); /* 1, 8 to 128 */
+    bolide__spec_add(&s, "FLAGS", flags);
+    return s;
 }
 
 bolide_status bolide__attention_sm90_run(const bolide__call *call, const frozen_part *f,
@@ -224,23 +256,14 @@ bolide_status bolide__attention_sm90_run(const bolide__call *call, const frozen_
     const bool q_box = ROWS % p->group == 0;
     bolide__attention_sm90_params a = {.p = *p, .section_bytes = SECTION_BYTES};
     *served = false;
-    if (p->flags & BOLIDE__ATTN_ITEMS || !is_plain(p))
+    if (p->flags & BOLIDE__ATTN_ITEMS)
         return BOLIDE_OK;
     BOLIDE_TRY(encode(call, f, p, q_box, &a, served));
     if (!*served)
         return BOLIDE_OK;
     if (!f->ruled)
         a.tickets = p->arrivals + (f->tickets_at - f->arrivals_at) / (int64_t)sizeof(int32_t);
-    bolide__spec s = BOLIDE_SPEC("attention/attention_sm90.cu", "bolide_attention_sm90");
-    bolide__spec_add(&s, "T", p->q_dtype); /* f16, bf16 */
-    bolide__spec_add(&s, "D_QK", p->d_qk); /* as models have them */
-    bolide__spec_add(&s, "D_VO", p->d_vo);
-    bolide__spec_add(&s, "KEYS", keys_of(f)); /* 80, 128 */
-    bolide__spec_add(&s, "BOX", box_of(f));   /* 1, 8 to 128 */
-    bolide__spec_add(
-        &s, "FLAGS",
-        (f->paged ? BOLIDE__SM90_PAGED : 0) | (p->soft_cap > 0 ? BOLIDE__SM90_CAPPED : 0) |
-            (may_be_signed(p) ? BOLIDE__SM90_SIGNED : 0) | (q_box ? BOLIDE__SM90_Q_BOX : 0));
+    const bolide__spec s = spec_of(f, p, q_box);
     const bolide__grid g = {.x = bolide__cuda_limits_of(call->ctx)->sm_count,
                             .block = BOLIDE__SM90_THREADS,
                             .shared = (int32_t)shared_bytes(f)};
@@ -301,9 +324,9 @@ static bool is_latent_plain(const bolide__attention_params *p) {
     return p->q_n == p->h_q * p->q_h && (!tail || p->q_tail_n == p->h_q * p->q_tail_h) &&
            !p->k_scale.tensor &&
            (!tail || (!p->tail_scale.tensor && p->tail_scale.number == p->k_scale.number)) &&
-           is_wide(p->q, p->q_h) && is_wide(p->k, p->k_page | p->k_n) &&
-           (!tail ||
-            (is_wide(p->q_tail, p->q_tail_h) && is_wide(p->k_tail, p->k_tail_page | p->k_tail_n)));
+           is_wide(p->q_dtype, p->q, p->q_h) && is_wide(p->kv_dtype, p->k, p->k_page | p->k_n) &&
+           (!tail || (is_wide(p->q_dtype, p->q_tail, p->q_tail_h) &&
+                      is_wide(p->kv_dtype, p->k_tail, p->k_tail_page | p->k_tail_n)));
 }
 
 static bolide_status encode_latent(const bolide__call *call, const bolide__attention_params *p,

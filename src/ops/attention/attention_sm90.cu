@@ -42,6 +42,9 @@ constexpr bool GATHER = BOX == 1;
 static_assert(KEYS % 16 == 0 && KEYS % BOX == 0 && (BOX % 8 == 0 || GATHER), "keys of a tile");
 
 using half = element<T>::type;
+using out_elem = half;
+constexpr int SIZE = 2;             /* bytes of an element */
+constexpr int COLUMNS = 128 / SIZE; /* of a block */
 
 constexpr int ROWS = BOLIDE__SM90_ROWS;
 constexpr int STAGES = BOLIDE__SM90_STAGES;
@@ -60,9 +63,11 @@ constexpr int SLOTS = 4; /* items between the thread that deals and those who wo
 /* A row's maximum is raised only when logits exceed it by this many powers of two: sums stay far
  * from overflow, and are almost never rescaled. */
 constexpr float SLACK = 8.0f;
+constexpr float BELOW = 0.0f; /* how far below the largest logit a raised base is */
 constexpr int WARPS = 4 * GROUPS;
 constexpr bool STREAMED = DV <= 128;      /* the state of two items fits the registers */
 constexpr int GATHERERS = GATHER ? 4 : 1; /* warps that load */
+constexpr bool LOADER_DEALS = GATHER;
 constexpr int FULL_ARRIVALS = GATHER ? 32 * GATHERERS : 1;
 
 using params = bolide__attention_sm90_params;

@@ -19,7 +19,7 @@ int32_t dealt(int32_t k) {
 /* Heads whose keys and values should be in the L2 at one time. If those of one head do not fit,
  * all heads run side by side. */
 int32_t section_heads(const params &a, int32_t kv_len) {
-    const int64_t one = (int64_t)kv_len * (D_QK + D_VO) * 2;
+    const int64_t one = (int64_t)kv_len * (D_QK + D_VO) * SIZE;
     int32_t heads = (int32_t)a.p.h_kv;
     while (heads > 1 && heads % 2 == 0 && heads * one > a.section_bytes)
         heads /= 2;
@@ -155,7 +155,7 @@ void copy_tile(unsigned char (&to)[BLOCKS][BLOCK], const bolide__tensor_map &map
         const int32_t row = PAGED ? (int32_t)((uint32_t)key % (uint32_t)p.page_size) : start + key;
 #pragma unroll
         for (int b = 0; b < BLOCKS; b++)
-            copy_box(to[b] + lane * BOX * 128, map, full, 64 * b, row, it.head, page, policy);
+            copy_box(to[b] + lane * BOX * 128, map, full, COLUMNS * b, row, it.head, page, policy);
     }
 }
 
@@ -168,7 +168,8 @@ void copy_queries(const params &a, shared_memory &s, const item &it,
         const uint64_t policy = stream_policy();
 #pragma unroll
         for (int b = 0; b < Q_BLOCKS; b++)
-            copy_box(s.q[at.stage][b], a.q, s.full_q[at.stage], 64 * b, 0, it.head, token, policy);
+            copy_box(s.q[at.stage][b], a.q, s.full_q[at.stage], COLUMNS * b, 0, it.head, token,
+                     policy);
     }
     __syncwarp();
 }
@@ -310,13 +311,13 @@ void copy_values(const params &a, shared_memory &s, const item &it, int32_t tile
 void load_all(const params &a, shared_memory &s) {
     const uint64_t policy = keep_policy();
     dealer d = begin_dealing();
-    if (GATHER && threadIdx.x == 0)
+    if (LOADER_DEALS && threadIdx.x == 0)
         deal_item(a, s, d);
     ring_place<SLOTS> ip = {0, 0};
     ring_place<STAGES> kp = {0, 1}, vp = {0, 1};
     ring_place<Q_STAGES> qp = {0, 1};
     for (;; ip.advance()) {
-        if (GATHER && threadIdx.x == 0)
+        if (LOADER_DEALS && threadIdx.x == 0)
             deal_item(a, s, d);
         __syncwarp();
         barrier_wait(s.full_item[ip.stage], ip.phase);
