@@ -21,17 +21,21 @@ import bolide
 from bolide import _binding
 
 
-def spin(seconds=0.3):
-    """So that the processor has its speed before the first round."""
+def warm(calls, device, seconds=0.7):
+    """So that the processor and the GPU have their speed before the first round: a GPU that wakes up
+    takes launches at half of its rate."""
     end = time.perf_counter() + seconds
     while time.perf_counter() < end:
-        pass
+        for call in calls:
+            call()
+        if device == "cuda":
+            torch.cuda.synchronize()
 
 
-def costs(calls, device, count, rounds=40):
+def costs(calls, device, count, rounds=60):
     """The cost of each of some calls, whose rounds alternate."""
     best = [float("inf")] * len(calls)
-    spin()
+    warm(calls, device)
     for _ in range(rounds):
         for i, call in enumerate(calls):
             begin = time.perf_counter()

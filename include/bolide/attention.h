@@ -56,8 +56,8 @@ typedef enum bolide_pos_encoding_mode {
 typedef struct bolide_variant_param {
     const char *name;            /* a C name */
     double number;               /* const float in the texts, if tensor is NULL */
-    const bolide_tensor *tensor; /* contiguous f32 or i32 where the context computes: a
-                                    const float * or const int32_t * in the texts, as they lie */
+    const bolide_tensor *tensor; /* contiguous f32, i32 or u8 where the context computes: a const
+                                    float *, int32_t * or uint8_t * in the texts, as they lie */
 } bolide_variant_param;
 
 /* Attention changed by texts of C, compiled at first use: for the GPU with the kernel, for the CPU
@@ -87,7 +87,10 @@ typedef struct bolide_variant {
     int64_t no_softmax; /* 1: what logits returns is the weight itself; sums are not divided, and
                            there are no sinks and no lse */
     const bolide_variant_param *params;
-    int64_t param_count; /* at most 8 */
+    int64_t param_count;      /* at most 8 */
+    const char *declarations; /* C++ in front of the texts, for the GPU alone: types and functions
+                                 that they use. With it a text may also name `at` and `extra`, what
+                                 the names above are taken from */
 } bolide_variant;
 
 /* ---- batch_decode: a few new tokens of each request against its paged cache ----------------- */
@@ -150,7 +153,13 @@ typedef struct bolide_batch_decode_run_args {
     const bolide_tensor *lse;                  /* [b * q_len_per_req, h_q] f32, or NULL */
     const bolide_workspace *workspace;         /* the plan's */
     bolide_plan *plan;
-    const bolide_variant *variant; /* or NULL; as planned */
+    const bolide_variant *variant;       /* or NULL; as planned */
+    const bolide_tensor *draft_mask;     /* [n, w] u8, u16 or u32: a row of bits for each row of q,
+                                            lowest first. Bit i: whether the request's query token i
+                                            is seen; all keys before its query tokens are. Needs
+                                            causal = 0 in the plan */
+    const bolide_tensor *v_block_tables; /* [b, m_v] i32: page ids of values, where block_tables
+                                            holds those of keys alone */
 } bolide_batch_decode_run_args;
 
 /* Pure. Lengths are not read, except for fixed_split_size without max_sequence_kv. */
@@ -198,7 +207,10 @@ typedef struct bolide_batch_prefill_paged_plan_args {
     int64_t max_token_per_sequence; /* a request with more rows is refused; absent: no limit */
     const bolide_workspace *workspace;
     bolide_plan *plan;
-    const bolide_variant *variant; /* or NULL; the same texts as in run */
+    const bolide_variant *variant;  /* or NULL; the same texts as in run */
+    int64_t chunked_attention_size; /* c > 0: a query at position p sees no key before c * floor(p /
+                                       c), the first of its chunk; default 0: off */
+    const bolide_tensor *o_indptr;  /* [b+1] i32: rows of out; default qo_indptr */
 } bolide_batch_prefill_paged_plan_args;
 
 typedef struct bolide_batch_prefill_paged_run_args {
@@ -225,11 +237,17 @@ typedef struct bolide_batch_prefill_paged_run_args {
                                                     place in its item; 0: a delimiter */
     int64_t token_pos_in_items_len;              /* len: entries of a request in the above */
     const bolide_tensor *max_item_len_ptr;       /* [b] u16: bound of the places, or NULL */
-    const bolide_tensor *out;                    /* [n, h_q, d_vo] */
+    const bolide_tensor *out;                    /* [n_o, h_q, d_vo]; n_o is n without o_indptr */
     const bolide_tensor *lse;                    /* [n, h_q] f32, or NULL */
     const bolide_workspace *workspace;           /* the plan's */
     bolide_plan *plan;
-    const bolide_variant *variant; /* or NULL; as planned */
+    const bolide_variant *variant;       /* or NULL; as planned */
+    const bolide_tensor *draft_mask;     /* [n, w] u8, u16 or u32: a row of bits for each row of q,
+                                            lowest first. Bit i: whether the request's query token i
+                                            is seen; all keys before its query tokens are. Needs
+                                            causal = 0 in the plan */
+    const bolide_tensor *v_block_tables; /* [b, m_v] i32: page ids of values, where block_tables
+                                            holds those of keys alone */
 } bolide_batch_prefill_paged_run_args;
 
 BOLIDE_API BOLIDE_MUST_USE bolide_status bolide_batch_prefill_paged_workspace(
@@ -278,7 +296,9 @@ typedef struct bolide_batch_prefill_ragged_plan_args {
     int64_t max_token_per_sequence; /* a request with more rows is refused; absent: no limit */
     const bolide_workspace *workspace;
     bolide_plan *plan;
-    const bolide_variant *variant; /* or NULL; the same texts as in run */
+    const bolide_variant *variant;  /* or NULL; the same texts as in run */
+    int64_t chunked_attention_size; /* c > 0: a query at position p sees no key before c * floor(p /
+                                       c), the first of its chunk; default 0: off */
 } bolide_batch_prefill_ragged_plan_args;
 
 typedef struct bolide_batch_prefill_ragged_run_args {

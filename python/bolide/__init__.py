@@ -3,68 +3,41 @@
 
 Functions take tensors of torch on either device, and NumPy arrays on the CPU. What Bolide does not
 have yet is there by name and raises NotImplementedError.
+
+Importing the package loads nothing: neither the library nor a framework. The first use of a name
+does, and modules are imported when they are first named.
 """
 
 from __future__ import annotations
 
 import importlib
 
-from . import _dtypes, _library, _missing
-from ._alias import flashinfer_path, install_as_flashinfer
-from ._binding import batch_invariant
-from ._coverage import coverage
-from ._library import BusyError
-from .attention import BatchAttention, BatchAttentionWithAttentionSinkWrapper
-from .activation import gelu_and_mul, gelu_tanh_and_mul, silu_and_mul
-from .cascade import (
-    BatchDecodeWithSharedPrefixPagedKVCacheWrapper, BatchPrefillWithSharedPrefixPagedKVCacheWrapper,
-    MultiLevelCascadeAttentionWrapper, merge_state, merge_state_in_place, merge_states)
-from .decode import (
-    BatchDecodeMlaWithPagedKVCacheWrapper, BatchDecodeWithPagedKVCacheWrapper,
-    CUDAGraphBatchDecodeWithPagedKVCacheWrapper, fast_decode_plan, single_decode_with_kv_cache)
-from .gemm import bmm_bf16, mm_bf16, tgv_gemm_sm100
-from .mla import BatchMLAPagedAttentionWrapper
-from .norm import (
-    fused_add_rmsnorm, fused_add_rmsnorm_quant, fused_dit_gate_residual_layernorm_gamma_beta,
-    fused_dit_gate_residual_layernorm_scale_shift, fused_dit_residual_layernorm_scale_shift,
-    fused_qk_rmsnorm_rope, fused_rmsnorm_silu, gemma_fused_add_rmsnorm, gemma_rmsnorm, layernorm,
-    layernorm_quant, rmsnorm, rmsnorm_quant)
-from .page import (
-    append_paged_kv_cache, append_paged_mla_kv_cache, get_batch_indices_positions, get_seq_lens)
-from .prefill import (
-    BatchPrefillWithPagedKVCacheWrapper, BatchPrefillWithRaggedKVCacheWrapper,
-    single_prefill_with_kv_cache, single_prefill_with_kv_cache_return_lse)
-from .quantization import packbits, segment_packbits
-from .rope import (
-    apply_llama31_rope, apply_llama31_rope_inplace, apply_llama31_rope_pos_ids,
-    apply_llama31_rope_pos_ids_inplace, apply_rope, apply_rope_inplace, apply_rope_pos_ids,
-    apply_rope_pos_ids_inplace, apply_rope_with_cos_sin_cache,
-    apply_rope_with_cos_sin_cache_inplace)
-from .sampling import (
-    chain_speculative_sampling, min_p_sampling_from_probs, sampling_from_logits,
-    sampling_from_probs, softmax, top_k_mask_logits, top_k_renorm_probs, top_k_sampling_from_probs,
-    top_k_top_p_sampling_from_logits, top_k_top_p_sampling_from_probs, top_p_renorm_probs,
-    top_p_sampling_from_probs)
-from .tllm_enums import ActivationType, RoutingMethodType, SfLayout, is_gated_activation
-from .topk import TopKTieBreak, top_k, top_k_page_table_transform, top_k_ragged_transform
-from .topk_varlen import top_k_varlen
-from .utils import next_positive_power_of_2
+from . import _missing
 
-__version__ = _library.version()
-__git_version__ = __git_commit__ = "unknown"
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ._api import *  # noqa: F403
 
-# bolide.float16 and its like; a name of Python itself stays out.
-globals().update({name: d for name, d in _dtypes.BY_NAME.items() if name != "bool"})
-
+_OF_THE_API = ("__all__", "__version__", "__git_version__", "__git_commit__")
 _stub = _missing.lookup(__name__)
 
 
 def __getattr__(name: str):
-    """Modules are imported when they are first named."""
-    if not name.startswith("_"):
-        try:
-            return importlib.import_module(f"{__name__}.{name}")
-        except ModuleNotFoundError as error:
-            if error.name != f"{__name__}.{name}":
-                raise
+    if name.startswith("_") and name not in _OF_THE_API:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    api = vars(importlib.import_module(f"{__name__}._api"))
+    if "__all__" in api:  # else it is being imported, further up the stack
+        for each in (*_OF_THE_API, *api["__all__"]):
+            globals().setdefault(each, api[each])
+        if name in globals():
+            return globals()[name]
+    try:
+        return importlib.import_module(f"{__name__}.{name}")
+    except ModuleNotFoundError as error:
+        if error.name != f"{__name__}.{name}":
+            raise
     return _stub(name)
+
+
+def __dir__():
+    return sorted({*globals(), *__getattr__("__all__")})

@@ -26,6 +26,8 @@ VERSION = "0.6.18"
 # their places.
 PRIVATE = {
     "decode": "_get_range_buf",
+    "jit.attention":  # examples of custom attention import them from there
+        "gen_customize_single_decode_module gen_customize_single_prefill_module",
     "jit.rope": "gen_rope_module",  # the tutorial for JAX imports it from there
     "utils": "_cache_buf _ceil_pow2 _get_range_buf",
 }
@@ -47,7 +49,7 @@ def _has(module: str) -> dict[str, Any]:
     found = {}
     for name in names:
         value = getattr(source, name, None)
-        here = value is not None and not isinstance(value, ModuleType)
+        here = value is not None and (not isinstance(value, ModuleType) or callable(value))
         if here and not getattr(value, "__bolide_missing__", False):
             found[name] = value
     return found
@@ -109,6 +111,7 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
             for other in _Modules.all():
                 if other:
                     importlib.import_module(f"flashinfer.{other}")
+            vars(module).update(_Modules.all()[name])  # what hides a module of its name
 
     def find_distributions(self, context: Any = None) -> Iterator[_Distribution]:
         name = getattr(context, "name", None)

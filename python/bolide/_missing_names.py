@@ -156,7 +156,7 @@ NAMES = {
         "CUDAGraphBatchDecodeWithPagedKVCacheWrapper cudnn_batch_decode_with_kv_cache "
         "fast_decode_plan get_batch_decode_metadata_mla get_prims_ts_batch_decode_workspace_size "
         "prims_ts_batch_decode_with_kv_cache single_decode_with_kv_cache "
-        "single_decode_with_kv_cache_with_jit_module trtllm_batch_decode_sparse_mla_dsv4 "
+        "trtllm_batch_decode_sparse_mla_dsv4 "
         "trtllm_batch_decode_with_kv_cache trtllm_batch_decode_with_kv_cache_mla "
         "xqa_batch_decode_with_kv_cache xqa_batch_decode_with_kv_cache_mla xqa_mla"
     ),
@@ -245,7 +245,7 @@ NAMES = {
         "BatchPrefillWithPagedKVCacheWrapper BatchPrefillWithRaggedKVCacheWrapper "
         "cudnn_batch_prefill_with_kv_cache fmha_v2_prefill_deepseek fmha_v2_prefill_sm120 "
         "single_prefill_with_kv_cache single_prefill_with_kv_cache_return_lse "
-        "single_prefill_with_kv_cache_with_jit_module trtllm_batch_context_with_kv_cache "
+        "trtllm_batch_context_with_kv_cache "
         "trtllm_fmha_v2_prefill trtllm_ragged_attention_deepseek trtllm_sage_attention_quantize"
     ),
     "quantization": (

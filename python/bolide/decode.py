@@ -8,10 +8,17 @@ from typing import Any, Optional, Tuple, Union
 from . import _frameworks, _missing
 from ._binding import operator
 from ._wrappers._memory import _get_range_buf  # noqa: F401  (engines look for it here)
+from ._wrappers.cudnn import cudnn_batch_decode_with_kv_cache  # noqa: F401
 from ._wrappers.decode import (  # noqa: F401
     BatchDecodeWithPagedKVCacheWrapper, CUDAGraphBatchDecodeWithPagedKVCacheWrapper,
     fast_decode_plan)
 from ._wrappers.mla import BatchDecodeMlaWithPagedKVCacheWrapper  # noqa: F401
+from ._wrappers.mla_calls import (  # noqa: F401
+    trtllm_batch_decode_with_kv_cache_mla, xqa_batch_decode_with_kv_cache_mla, xqa_mla)
+from ._wrappers.mla_lists import (  # noqa: F401
+    get_batch_decode_metadata_mla, trtllm_batch_decode_sparse_mla_dsv4)
+from ._wrappers.trtllm_decode import (  # noqa: F401
+    trtllm_batch_decode_with_kv_cache, xqa_batch_decode_with_kv_cache)
 from .jit.modules import gen_single_decode_module  # noqa: F401
 
 Tensor = Any
@@ -49,6 +56,24 @@ def single_decode_with_kv_cache(
     out = _frameworks.empty(q, (q.shape[0], v.shape[-1]), dtype)
     lse = _single(q, k, v, kv_layout, pos_encoding_mode, window_left, logits_soft_cap, sm_scale,
                   rope_scale, rope_theta, q_scale, k_scale, v_scale, out, return_lse)
+    return (out, lse) if return_lse else out
+
+
+def single_decode_with_kv_cache_with_jit_module(
+    jit_module: Any, q: Tensor, k: Tensor, v: Tensor, *args: Any, kv_layout: str = "NHD",
+    window_left: int = -1, return_lse: bool = False,
+) -> Union[Tensor, Tuple[Tensor, Tensor]]:
+    """:func:`single_decode_with_kv_cache` with a custom variant.
+
+    :param jit_module: of :func:`bolide.jit.gen_customize_single_decode_module`, loaded.
+    :param q: ``[h_q, d]``. :param k: with v ``[s, h_kv, d]`` (NHD) or ``[h_kv, s, d]`` (HND).
+    :param args: the variant's tensors and numbers, in the order that the module was made with.
+    :param window_left: keys visible before the last one; -1 is no limit.
+    :returns: ``[h_q, d_v]`` of q's dtype, and with return_lse ``[h_q]`` float32, to base 2.
+    """
+    out = _frameworks.empty(q, (q.shape[0], v.shape[-1]), q.dtype)
+    lse = _frameworks.empty(q, (q.shape[0],), "float32") if return_lse else None
+    jit_module.run(q, k, v, None, out, lse, ("NHD", "HND").index(kv_layout), window_left, *args)
     return (out, lse) if return_lse else out
 
 

@@ -7,6 +7,11 @@ from dataclasses import dataclass
 
 from . import _missing
 from ._wrappers.mla import BatchMLAPagedAttentionWrapper  # noqa: F401
+from ._wrappers.mla_calls import (  # noqa: F401
+    trtllm_batch_decode_with_kv_cache_mla, xqa_batch_decode_with_kv_cache_mla)
+from ._wrappers.mla_lists import (  # noqa: F401
+    DSV4HCAMetadata, convert_compressed_page_aligned_sparse_indices_to_hca_metadata,
+    trtllm_batch_decode_sparse_mla_dsv4)
 
 
 @dataclass(frozen=True)
@@ -32,5 +37,7 @@ smaller_mla_dimensions = MLAHeadDimensions(64, 64, 128, 256)
 nope_mla_dimensions = MLAHeadDimensions(256, 0, 256, 512)
 supported_mla_head_dimensions = [
     deepseek_mla_dimensions, smaller_mla_dimensions, nope_mla_dimensions]
+
+batch_decode_sparse_mla_dsv4 = trtllm_batch_decode_sparse_mla_dsv4
 
 __getattr__ = _missing.lookup(__name__)

@@ -8,9 +8,14 @@ from typing import Any, Optional, Tuple, Union
 from . import _frameworks, _missing
 from ._arguments import check_backend, later
 from ._binding import operator
+from ._wrappers.cudnn import cudnn_batch_prefill_with_kv_cache  # noqa: F401
 from ._wrappers.prefill import BatchPrefillWithPagedKVCacheWrapper  # noqa: F401
 from ._wrappers.ragged import BatchPrefillWithRaggedKVCacheWrapper  # noqa: F401
+from ._wrappers.trtllm_prefill import (  # noqa: F401
+    fmha_v2_prefill_deepseek, fmha_v2_prefill_sm120, trtllm_batch_context_with_kv_cache,
+    trtllm_fmha_v2_prefill, trtllm_ragged_attention_deepseek)
 from .jit.modules import gen_single_prefill_module  # noqa: F401
+from .utils import MaskMode
 
 Tensor = Any
 
@@ -80,6 +85,26 @@ def single_prefill_with_kv_cache_return_lse(
         q, k, v, scale_q, scale_k, scale_v, o_dtype, custom_mask, packed_custom_mask, causal,
         kv_layout, pos_encoding_mode, use_fp16_qk_reduction, sm_scale, window_left, logits_soft_cap,
         rope_scale, rope_theta, backend, return_lse, kv_cache_sf, k_scale, v_scale)
+
+
+def single_prefill_with_kv_cache_with_jit_module(
+    jit_module: Any, q: Tensor, k: Tensor, v: Tensor, *args: Any, kv_layout: str = "NHD",
+    mask_mode: int = MaskMode.NON_CAUSAL.value, window_left: int = -1, return_lse: bool = False,
+) -> Union[Tensor, Tuple[Tensor, Tensor]]:
+    """:func:`single_prefill_with_kv_cache` with a custom variant.
+
+    :param jit_module: of :func:`bolide.jit.gen_customize_single_prefill_module`, loaded.
+    :param q: ``[n, h_q, d]``. :param k: with v ``[s, h_kv, d]`` (NHD) or ``[h_kv, s, d]`` (HND).
+    :param args: the variant's tensors and numbers, in the order that the module was made with.
+    :param mask_mode: 0 for none, 1 for causal.
+    :param window_left: keys visible before a query's own; -1 is no limit.
+    :returns: ``[n, h_q, d_v]`` of q's dtype, and with return_lse ``[n, h_q]`` float32, to base 2.
+    """
+    out = _frameworks.empty(q, (*q.shape[:-1], v.shape[-1]), q.dtype)
+    lse = _frameworks.empty(q, q.shape[:-1], "float32") if return_lse else None
+    jit_module.run(q, k, v, None, out, lse, mask_mode, ("NHD", "HND").index(kv_layout), window_left,
+                   *args)
+    return (out, lse) if return_lse else out
 
 
 __getattr__ = _missing.lookup(__name__)

@@ -277,6 +277,8 @@ static bool addressable(const bolide_tensor *t) {
     }
     for (int32_t i = t->ndim - 1; i >= 0; i--) {
         const int64_t stride = t->strides ? t->strides[i] : numel;
+        if (t->shape[i] == 1)
+            continue; /* no step is ever taken there */
         if (stride == INT64_MIN ||
             __builtin_mul_overflow(t->shape[i] - 1, stride < 0 ? -stride : stride, &step) ||
             step > limit || (span += step) > limit ||
@@ -437,14 +439,6 @@ static bolide_status check_list(bolide__call *call, const row_view *v) {
 }
 
 /* ---- all rows ----------------------------------------------------------------------------- */
-
-void bolide__begin_dims(bolide__call *call, const void *plan) {
-    for (int i = 0; i < call->program->name_count; i += 4) /* a multiple of 4 has room */
-        call->dims[i] = call->dims[i + 1] = call->dims[i + 2] = call->dims[i + 3] = INT64_MIN;
-    const bolide__plan_dim *d = call->op->plan_dims;
-    for (int i = 0; plan && d && d[i].name; i++)
-        call->dims[i] = bolide__read_i64((const char *)plan + d[i].offset);
-}
 
 static bolide_status check_memory(bolide__call *call, const row_view *v, const bolide_tensor *t,
                                   int sizes_only) {

@@ -12,6 +12,7 @@
 #include "core/check.h"
 #include "core/check_parts.h"
 #include "core/context.h"
+#include "core/dtype_bit.h"
 
 static const bolide__entry *entry_of(const bolide__call *call) {
     return call->phase == BOLIDE_PLAN ? &call->op->plan : &call->op->run;
@@ -69,7 +70,7 @@ static bool dtype_holds(const bolide__call *call, const bolide_param *r, const b
         const char *field = (const char *)call->args + like->offset;
         if (like->kind == BOLIDE_KIND_DTYPE)
             return bolide__read_i64(field) == BOLIDE_NO_INT ||
-                   bolide__read_i64(field) == bolide_dtype_bit(d);
+                   bolide__read_i64(field) == bolide__quick_dtype_bit(d);
         const bolide_tensor *t = like->kind <= BOLIDE_KIND_INOUT
                                      ? (const bolide_tensor *)bolide__read_pointer(field)
                                      : NULL;
@@ -78,7 +79,7 @@ static bool dtype_holds(const bolide__call *call, const bolide_param *r, const b
     if (row->like_slot < 0 && memcmp(&row->usual, &d, sizeof d) == 0)
         return true;
     const int64_t set = row->like_slot >= 0 ? call->dims[row->like_slot] : r->dtypes;
-    return set == 0 || set & bolide_dtype_bit(d);
+    return set == 0 || set & bolide__quick_dtype_bit(d);
 }
 
 /* Whether a dimension is what its word says; an expression is looked at when all names are bound.
@@ -142,10 +143,8 @@ static const bolide__form *form_of(const bolide__call *call, int index, const bo
     return NULL;
 }
 
-static bool tensor_holds(bolide__call *call, int index, bolide__seen *s) {
-    const bolide__program *p = call->program;
-    const bolide__row *row = &p->rows[index];
-    const bolide_param *r = &entry_of(call)->rows[index];
+static bool tensor_holds(bolide__call *call, const bolide_param *r, int index, bolide__seen *s) {
+    const bolide__row *row = &call->program->rows[index];
     const bolide_tensor *t = s->t;
     if (!device_holds(call, r, t->device) || t->ndim < 0 || t->ndim > BOLIDE__MAX_NDIM ||
         (t->ndim > 0 && !t->shape))
@@ -163,7 +162,7 @@ static bool tensor_holds(bolide__call *call, int index, bolide__seen *s) {
     return dtype_holds(call, r, row, t->dtype) && layout_holds(call, r, f, s);
 }
 
-/* Whether a number-or-tensor row holds but for its tensor, and an absent tensor may be absent. */
+/* Whether an absent tensor may be absent, and a row takes no number beside a tensor. */
 static bool presence_holds(const bolide__call *call, const bolide_param *r, const void *tensor) {
     const bool optional = r->flags & BOLIDE_OPTIONAL;
     const char *number = (const char *)call->args + r->offset2;
@@ -211,13 +210,15 @@ int bolide__check_usual(bolide__call *call, const void *plan, bolide__seen *all)
         if (!scalar_holds(call, &rows[index], &p->rows[index]))
             return -1;
     }
-    for (int i = 0; i < p->tensor_count; i++) {
-        const bolide_param *r = &rows[p->tensors[i]];
-        bolide__seen *s = &all[count];
-        s->t = (const bolide_tensor *)bolide__read_pointer((const char *)call->args + r->offset);
-        if (!presence_holds(call, r, s->t) || (s->t && !tensor_holds(call, p->tensors[i], s)))
+    for (const uint8_t *at = p->tensors, *end = at + p->tensor_count; at < end; at++) {
+        const bolide_param *r = &rows[*at];
+        const void *t = bolide__read_pointer((const char *)call->args + r->offset);
+        if (!t && r->kind <= BOLIDE_KIND_INOUT && r->flags & BOLIDE_OPTIONAL)
+            continue; /* most rows of most calls */
+        all[count].t = t;
+        if (!presence_holds(call, r, t) || (t && !tensor_holds(call, r, *at, &all[count])))
             return -1;
-        count += s->t != NULL;
+        count += t != NULL;
     }
     return p->expressions && !expressions_hold(call, all, count) ? -1 : count;
 }

@@ -6,6 +6,8 @@
 
 #include <string.h>
 
+#include "core/dtype_bit.h"
+
 typedef struct dtype_line {
     const char *name;
     const char *other[3]; /* further spellings that parsing accepts */
@@ -43,19 +45,14 @@ bolide_dtype bolide_dtype_of(int64_t bit) {
     return (bolide_dtype){0, 0, 0};
 }
 
-/* One more than the bit, by code and by 4, 8, 16, 32 or 64 bits; 0: there is none. Every call asks
- * for every tensor, so this is not a search. */
-static const uint8_t by_code[18][5] = {
+const uint8_t bolide__bit_by_code[18][5] = {
     [0] = {0, 11, 13, 15, 17}, [1] = {0, 10, 12, 14, 16}, [2] = {0, 0, 3, 2, 1},
     [4] = {0, 0, 4, 0, 0},     [6] = {0, 9, 0, 0, 0},     [10] = {0, 5, 0, 0, 0},
     [12] = {0, 6, 0, 0, 0},    [14] = {0, 7, 0, 0, 0},    [17] = {8, 0, 0, 0, 0},
 };
 
 int64_t bolide_dtype_bit(bolide_dtype d) {
-    if (d.lanes != 1 || d.code > 17 || d.bits < 4 || d.bits > 64 || (d.bits & (d.bits - 1)) != 0)
-        return 0;
-    const int index = by_code[d.code][__builtin_ctz(d.bits) - 2];
-    return index ? (int64_t)1 << (index - 1) : 0;
+    return bolide__quick_dtype_bit(d);
 }
 
 const char *bolide_dtype_name(int64_t bit) {

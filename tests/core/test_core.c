@@ -361,6 +361,16 @@ static void test_memory(void) {
     f.q.strides[0] = INT64_MAX / 2;
     refused(run(&f), BOLIDE_INVALID_ARGUMENT, "q", "2^62");
     f.q.t.strides = NULL;
+    f.cache.t.strides = f.cache.strides;
+    f.cache.strides[0] = INT64_MIN;
+    f.cache.strides[1] = 8;
+    f.cache.strides[2] = 4;
+    f.cache.strides[3] = 1;
+    check(run(&f) == BOLIDE_OK, "no step along one element, by the quick pass");
+    f.q.t.device.type = BOLIDE_CUDA_HOST;
+    check(run(&f) == BOLIDE_OK, "no step along one element, by the full checks");
+    f.q.t.device.type = BOLIDE_CPU;
+    f.cache.t.strides = NULL;
     f.q.t.data = NULL;
     refused(run(&f), BOLIDE_INVALID_ARGUMENT, "q", "data: expected not NULL");
     f.q.t.data = (char *)f.q.data + 2;

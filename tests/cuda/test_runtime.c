@@ -347,6 +347,10 @@ static double seconds(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+static double least(double a, double b) {
+    return a < b ? a : b;
+}
+
 static void test_lookup_cost(void) {
     const char *dir = fresh_cache();
     bolide_context *ctx = open_context(0);
@@ -361,19 +365,24 @@ static void test_lookup_cost(void) {
             bolide__spec_add(&s[i], keys[k], k * k);
         check(bolide__cuda_launch(&call, &s[i], &g, params, 8) == BOLIDE_OK, "a launch");
     }
-    double best = 1;
+    double best = 1, hash_only = 1;
+    uint64_t hashes = 0;
+    int missed = 0;
     for (int turn = 0; turn < 50; turn++) {
-        const double t = seconds();
-        int found = 0;
+        double t = seconds();
         for (int i = 0; i < 1000; i++)
-            found += bolide__kernel_find(ctx->cuda, &s[i]) != NULL;
-        const double each = (seconds() - t) / 1000;
-        best = each < best ? each : best;
-        if (found != 1000)
-            best = 1;
+            missed += bolide__kernel_find(ctx->cuda, &s[i]) == NULL;
+        best = least(best, (seconds() - t) / 1000);
+        t = seconds();
+        for (int i = 0; i < 1000; i++)
+            hashes ^= bolide__spec_hash(&s[i]);
+        hash_only = least(hash_only, (seconds() - t) / 1000);
     }
-    printf("lookup of a spec with 13 keys among 100: %.0f ns\n", 1e9 * best);
-    check(best < (SLOW ? 1 : 1e-7), "every spec is found, in at most 100 ns");
+    printf("lookup of a spec with 13 keys among 100: %.0f ns, its hash %.0f ns (%x)\n", 1e9 * best,
+           1e9 * hash_only, (unsigned)hashes & 15);
+    check(missed == 0, "every spec is found");
+    /* Against the machine, since it may be slow or busy: a search by name would take far longer. */
+    check(SLOW || best < least(1e-6, 10 * hash_only), "a lookup costs little more than the hash");
     bolide_context_destroy(ctx);
     remove_folder(dir);
 }

@@ -65,6 +65,15 @@ static const char *const batch_decode_cases[] = {
     "batch_decode x=f32 q_len_per_req=5 packed_custom_mask=given lse=given b=5 h_q=6 h_kv=1",
     "batch_decode x=f32 q_len_per_req=7 packed_custom_mask=given window_left=20 sinks=given",
     "batch_decode x=f16 q_len_per_req=20 custom_mask=given max=300 h_q=8 h_kv=1 lse=given",
+    /* bits over the query tokens, pages of values apart */
+    "batch_decode x=f32 q_len_per_req=1,3,8 causal=0 draft_mask=given lse=given b=8",
+    "batch_decode x=f16 q_len_per_req=5,40 causal=0 draft_mask=given len=0:3:5:40:64:65:200:300",
+    "batch_decode x=f32 q_len_per_req=20,70 causal=0 draft_mask=given draft_mask.dtype=u16,u32 "
+    "len=0:20:70:100:130:700 lse=given draft_mask.pad=3",
+    "batch_decode x=f32 q_len_per_req=9 causal=0 draft_mask=given window_left=0,4,50 sinks=given",
+    "batch_decode block_tables=given v_block_tables=given x=f16 len=0:5:64:100 page=16 lse=given",
+    "batch_decode block_tables=given v_block_tables=given v_block_tables.pad=2 x=bf16 page=3,64 "
+    "max=300 kv_layout=NHD,HND",
     /* views */
     "batch_decode x=bf16 q.pad=8 out.pad=24 lse=given lse.pad=3 k_cache.pad=8 v_cache.pad=16",
     "batch_decode x=f16 k_cache.order=0:2:1:3 v_cache.order=2:0:1:3 q.order=1:0:2 lse=given",
@@ -87,6 +96,11 @@ static const char *const batch_decode_cases[] = {
     "batch_decode k_scale=tensor k_scale.shape=3 expect=invalid_argument:k_scale",
     "batch_decode b=2 q.shape=3:4:64 out.shape=3:4:64 expect=invalid_argument:q",
     "batch_decode x=f16 q.dtype=bf16 expect=invalid_argument:q",
+    "batch_decode q_len_per_req=2 draft_mask=given expect=invalid_argument:draft_mask",
+    "batch_decode b=1 q_len_per_req=9 causal=0 draft_mask=given draft_mask.shape=9:1 "
+    "expect=invalid_argument:draft_mask",
+    "batch_decode causal=0 draft_mask=given custom_mask=given expect=invalid_argument:draft_mask",
+    "batch_decode v_block_tables=given expect=invalid_argument:v_block_tables",
 };
 BOLIDE_TEST(batch_decode, batch_decode_cases);
 
@@ -134,6 +148,18 @@ static const char *const batch_prefill_paged_cases[] = {
     "batch_prefill_paged x=f32 fixed_split_size=1,16 causal=1 lse=given",
     "batch_prefill_paged x=f32 disable_split_kv=1 causal=1 lse=given max=600",
     "batch_prefill_paged x=f16 q.pad=8 k_cache.pad=8 out.pad=5 k_cache.order=0:2:1:3 causal=1",
+    "batch_prefill_paged x=f32 causal=0,1 chunked_attention_size=1,7,64,100,1000 lse=given max=300",
+    "batch_prefill_paged x=bf16 causal=1 chunked_attention_size=128 len=700:513:90 q_len=600:1:90",
+    "batch_prefill_paged x=f32 causal=1 chunked_attention_size=40 window_left=30 sinks=given "
+    "max=300",
+    "batch_prefill_paged x=f32 causal=1 chunked_attention_size=16 len=20:9 q_len=50:17 lse=given",
+    "batch_prefill_paged x=f32 draft_mask=given lse=given max=300 qmax=70",
+    "batch_prefill_paged x=f16 draft_mask=given draft_mask.dtype=u16,u32 q_len=0:1:33:64:65:5 "
+    "len=4:1:40:500:65:3 lse=given",
+    "batch_prefill_paged block_tables=given v_block_tables=given x=f16 causal=1 lse=given",
+    "batch_prefill_paged o_indptr=given x=f16 causal=1 lse=given b=5",
+    "batch_prefill_paged chunked_attention_size=-1 expect=invalid_argument:chunked_attention_size",
+    "batch_prefill_paged causal=1 draft_mask=given expect=invalid_argument:draft_mask",
     "batch_prefill_paged max_num_rows=2 q_len=1:2 len=5:6 expect=invalid_argument:max_num_rows",
     "batch_prefill_paged max_token_per_sequence=2 q_len=1:3 len=5:6 "
     "expect=invalid_argument:max_token_per_sequence",
@@ -148,6 +174,7 @@ static const char *const batch_prefill_ragged_cases[] = {
     "batch_prefill_ragged x=f16,bf16,f32 kv_layout=NHD,HND causal=0,1 lse=given",
     "batch_prefill_ragged x=bf16 kv_data_type=f8_e4m3fn,f8_e5m2 causal=1 k_scale=0.5 v_scale=2",
     "batch_prefill_ragged x=f8_e5m2 causal=1 lse=given",
+    "batch_prefill_ragged x=f32,bf16 causal=0,1 chunked_attention_size=1,50,128 lse=given max=300",
     "batch_prefill_ragged len=0:1:64:65:300 x=f32 causal=1 lse=given",
     "batch_prefill_ragged len=9:30:0:70 gap=3 x=f32 causal=1 lse=given v_indptr=given,none "
     "o_indptr=given,none",
@@ -220,6 +247,62 @@ static const char *const batch_mla_cases[] = {
     "batch_mla kpe=0 q_pe=given q_pe.shape=9:4:8 expect=invalid_argument:q_pe",
 };
 BOLIDE_TEST(batch_mla, batch_mla_cases);
+
+static const char *const sparse_mla_cases[] = {
+    "sparse_mla x=f16,bf16,f32 lse=given h=1,2,3,5,8,9,16,128",
+    "sparse_mla x=f8_e4m3fn,f8_e5m2 lse=given h=2,40 out=bf16,f16,f8_e4m3fn",
+    "sparse_mla x=bf16 kv_cache=f8_e4m3fn,f32,f16 lse=given h=4,12",
+    "sparse_mla x=bf16,f16,f32 kv_format=FP8_656 h=3,16 lse=given page=1,4,64 pages=40",
+    "sparse_mla x=bf16 kv_format=FP8_656 d_qk=512 h=8,64 lse=given",
+    "sparse_mla x=bf16,f32 kv_format=FP8_584 h=3,16 lse=given page=1,4,64 pages=40",
+    "sparse_mla x=bf16 d_qk=576 d_vo=512 k=128,192,256,512,1024,2048 pages=40 page=64 h=16 n=2",
+    "sparse_mla x=bf16 d_qk=320 d_vo=256 k=64,65,63 h=1,8,9,64 lse=given",
+    "sparse_mla x=f32 d_qk=512 d_vo=512 k=1 h=1 n=1,4,16,40 lse=given",
+    "sparse_mla x=f32 d_qk=8,24,72 d_vo=8 h=3,13 lse=given",
+    "sparse_mla x=f32 d_qk=200 d_vo=200,104 h=4,33 k=300 n=20 lse=given",
+    "sparse_mla topk_lens=given lse=given x=f32 n=9 h=2,17",
+    "sparse_mla seq_lens=given lse=given x=f32 n=8 b=2,8 topk_lens=given,none",
+    "sparse_mla seq_lens=given qo_indptr=given lse=given x=f32 n=10 b=1,3,7",
+    "sparse_mla gaps=1 lse=given x=f32,bf16 sinks=given,none out.values=nan",
+    "sparse_mla k=0 lse=given x=bf16",
+    "sparse_mla pages=0 lse=given x=bf16 extra_kv_cache=given pages_x=0",
+    "sparse_mla page=0 lse=given x=bf16 extra_kv_cache=given extra_block_tables=given page_x=0",
+    "sparse_mla extra_kv_cache=given lse=given x=f32,bf16 h=4,20 extra_topk_lens=given,none",
+    "sparse_mla extra_kv_cache=given extra_block_tables=given lse=given x=f32 page_x=1,3,64 m_x=9",
+    "sparse_mla extra_kv_cache=given extra_topk_lens=given extra_topk_lens_offset=128 x=f32 n=7",
+    "sparse_mla extra_kv_cache=given extra_block_tables=given extra_topk_lens=given x=bf16 k=128 "
+    "seq_lens=given b=2 n=8 extra_topk_lens_offset=128 sinks=given lse=given",
+    "sparse_mla extra_kv_cache=given kv_format=FP8_584 x=bf16 h=4,64 sinks=given lse=given",
+    "sparse_mla extra_kv_cache=given kv_format=FP8_656 extra_block_tables=given x=bf16 h=4,64",
+    "sparse_mla sinks=given lse=given x=f32 h=4,40",
+    "sparse_mla bmm1_scale=0,-0.1,0.2 bmm2_scale=2.5 lse=given x=f32",
+    "sparse_mla bmm1_scale=tensor bmm2_scale=tensor lse=given x=f32 d_qk=16 d_vo=16",
+    "sparse_mla x=bf16 lse=given return_lse_base_on_e=1",
+    "sparse_mla n=0 x=bf16 lse=given",
+    "sparse_mla h=0 x=bf16 lse=given",
+    "sparse_mla x=bf16 q.pad=8 kv_cache.pad=64 indices.pad=3 out.pad=5 lse=given lse.pad=2",
+    "sparse_mla x=f16 indices.stride=90 q.order=1:0:2 kv_cache.order=1:0:2 lse=given",
+    "sparse_mla kv_format=FP8_656 x=bf16 kv_cache.pad=16 kv_cache.order=1:0:2",
+    "sparse_mla x=bf16 page=1 pages=200000 d_qk=8 d_vo=8",
+    "sparse_mla d_qk=12 d_vo=8 expect=unsupported:q",
+    "sparse_mla d_qk=584 expect=unsupported:q",
+    "sparse_mla d_qk=64 d_vo=72 expect=unsupported:out",
+    "sparse_mla kv_format=FP8_656 d_qk=568 expect=unsupported:q",
+    "sparse_mla kv_format=FP8_584 d_qk=576 expect=unsupported:q",
+    "sparse_mla kv_format=FP8_584 d_vo=448 expect=unsupported:out",
+    "sparse_mla kv_cache=u8 expect=invalid_argument:kv_cache",
+    "sparse_mla kv_format=FP8_584 kv_cache.order=1:0:2 expect=invalid_argument:kv_cache",
+    "sparse_mla kv_format=FP8_656 kv_cache.offset=1 expect=invalid_argument:kv_cache",
+    "sparse_mla extra_indices=given expect=invalid_argument:extra_indices",
+    "sparse_mla extra_block_tables=given expect=invalid_argument:extra_block_tables",
+    "sparse_mla extra_topk_lens=given expect=invalid_argument:extra_topk_lens",
+    "sparse_mla extra_kv_cache=given extra_indices=none expect=invalid_argument:extra_indices",
+    "sparse_mla extra_topk_lens_offset=-1 expect=invalid_argument:extra_topk_lens_offset",
+    "sparse_mla qo_indptr=given expect=invalid_argument:qo_indptr",
+    "sparse_mla seq_lens=given n=5 b=2 expect=invalid_argument:seq_lens",
+    "sparse_mla bmm1_scale=tensor bmm1_scale.shape=3 expect=invalid_argument:bmm1_scale",
+};
+BOLIDE_TEST(sparse_mla, sparse_mla_cases);
 
 static const char *const single_decode_cases[] = {
     "single_decode_with_kv_cache x=f16,bf16,f32 kv_layout=NHD,HND lse=given",

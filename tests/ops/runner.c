@@ -3,12 +3,12 @@
 // Runs the tables of all families:
 //
 //     bolide_op_tests [--backend cpu|cuda] [--isa NAME] [--filter TEXT] [--shard I/N] [--seed N]
-//                     [--list]
+//                     [--sample N] [--list]
 //     bolide_op_tests --target compute_80 ...    the GPU as another chip, through the driver's PTX
 //     bolide_op_tests --gate TARGET,...|all [--full] [--filter TEXT]
 //
 // Every failure is printed with a problem string that `bolide check` repeats. Inputs are fresh in
-// each run unless --seed is given.
+// each run unless --seed is given. A sample is every N-th test from one on that the seed picks.
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -26,7 +26,7 @@ typedef struct runner {
     bolide_device_type backend;
     const char *isa, *filter, *gate, *target;
     int full;
-    int64_t shard, shards;
+    int64_t shard, shards, sample;
     uint64_t seed;
     int list;
     bolide_context *ctx;
@@ -68,11 +68,13 @@ uint64_t unit_seed(const unit *u) {
     return u->seed;
 }
 
-/* 1 if the next test is wanted: it contains the filter and is in the shard. */
+/* 1 if the next test is wanted: it contains the filter, is in the sample and there in the shard. */
 static int is_wanted(runner *r, const char *text) {
     if (r->filter && !strstr(text, r->filter))
         return 0;
-    const int wanted = r->index++ % r->shards == r->shard;
+    const int64_t index = r->index++, nth = index / r->sample;
+    const int sampled = index % r->sample == (int64_t)(r->seed % (uint64_t)r->sample);
+    const int wanted = sampled && nth % r->shards == r->shard;
     if (wanted && r->list)
         puts(text);
     return wanted && !r->list;
@@ -217,7 +219,7 @@ static void sort_tests(void) {
 static int usage(void) {
     (void)fprintf(stderr,
                   "usage: bolide_op_tests [--backend cpu|cuda] [--isa NAME] [--filter TEXT] "
-                  "[--shard I/N] [--seed N] [--list]\n"
+                  "[--shard I/N] [--seed N] [--sample N] [--list]\n"
                   "       bolide_op_tests --target compute_NN ...\n"
                   "       bolide_op_tests --gate TARGET,...|all [--full] [--filter TEXT]\n");
     return 2;
@@ -243,13 +245,15 @@ static int read_option(runner *r, const char *name, const char *value) {
         r->shards = shards;
     } else if (!strcmp(name, "--seed") && problem_int(value, &seed))
         r->seed = (uint64_t)seed;
+    else if (!strcmp(name, "--sample"))
+        return problem_int(value, &r->sample) && r->sample > 0 ? 0 : -1;
     else
         return -1;
     return 0;
 }
 
 int main(int argc, char **argv) {
-    runner r = {.backend = BOLIDE_CPU, .shards = 1, .seed = (uint64_t)time(NULL)};
+    runner r = {.backend = BOLIDE_CPU, .shards = 1, .sample = 1, .seed = (uint64_t)time(NULL)};
     for (int i = 1; i < argc; i++) {
         if (!strcmp(argv[i], "--list"))
             r.list = 1;
@@ -272,6 +276,9 @@ int main(int argc, char **argv) {
                bolide_last_error()->message, !missing, missing);
         return !missing;
     }
+    if (r.sample > 1)
+        printf("a sample of 1 in %lld (--seed %llu)\n", (long long)r.sample,
+               (unsigned long long)r.seed);
     run_derived(&r);
     if (r.backend == BOLIDE_CPU)
         run_cpu(&r);

@@ -335,7 +335,7 @@ static void refused(place *p, const formula *f, bolide_status status, const char
 }
 
 /* One request of one token with a variant that `spoil` has changed. */
-static void refused_variant(void (*spoil)(call *c), const char *text) {
+static void refused_variant(void (*spoil)(call *c), bolide_status status, const char *text) {
     place p = {0};
     data t;
     call c = {.plan = NULL};
@@ -347,7 +347,7 @@ static void refused_variant(void (*spoil)(call *c), const char *text) {
     spoil(&c);
     if (!strcmp(text, "lse"))
         d.lse = &c.lse;
-    ok = ok && bolide_single_decode_with_kv_cache(NULL, &d, NULL) == BOLIDE_INVALID_ARGUMENT &&
+    ok = ok && bolide_single_decode_with_kv_cache(NULL, &d, NULL) == status &&
          strstr(bolide_last_error()->message, text) != NULL;
     check(ok, text);
     release(&p);
@@ -378,6 +378,10 @@ static void wide_dtype(call *c) {
     c->slope.dtype = bolide_dtype_of(BOLIDE_F64);
 }
 
+static void cpp_of_the_gpu(call *c) {
+    c->variant.declarations = "struct nothing {};";
+}
+
 static void nothing(call *c) {
     (void)c;
 }
@@ -386,13 +390,14 @@ static void refusals(place *p) {
     const formula broken = {.texts = {"return x +;"}};
     const formula unknown = {.texts = {"return x * scale_of_nobody;"}};
     const formula hidden = {.texts = {NULL, NULL, "return x * key;"}};
-    refused_variant(no_size, "size");
-    refused_variant(taken_name, "not taken");
-    refused_variant(name_twice, "not taken");
-    refused_variant(broken_name, "a name of C");
-    refused_variant(many_params, "param_count");
-    refused_variant(wide_dtype, "f32 or i32");
-    refused_variant(nothing, "lse");
+    refused_variant(no_size, BOLIDE_INVALID_ARGUMENT, "size");
+    refused_variant(taken_name, BOLIDE_INVALID_ARGUMENT, "not taken");
+    refused_variant(name_twice, BOLIDE_INVALID_ARGUMENT, "not taken");
+    refused_variant(broken_name, BOLIDE_INVALID_ARGUMENT, "a name of C");
+    refused_variant(many_params, BOLIDE_INVALID_ARGUMENT, "param_count");
+    refused_variant(wide_dtype, BOLIDE_INVALID_ARGUMENT, "f32, i32 or u8");
+    refused_variant(cpp_of_the_gpu, BOLIDE_UNSUPPORTED, "declarations");
+    refused_variant(nothing, BOLIDE_INVALID_ARGUMENT, "lse");
     refused(p, &broken, BOLIDE_COMPILE_FAILED, "logits");
     refused(p, &unknown, BOLIDE_COMPILE_FAILED, "scale_of_nobody");
     refused(p, &hidden, BOLIDE_COMPILE_FAILED, "key");

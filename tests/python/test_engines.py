@@ -13,7 +13,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import bolide  # noqa: E402
-from attention64 import Batch  # noqa: E402
+from attention64 import Batch, attention  # noqa: E402
 
 bolide.install_as_flashinfer()
 import flashinfer  # noqa: E402
@@ -309,6 +309,98 @@ def test_sglang_sampling(fw):
     assert set(ids.tolist()) <= {7, 11}
     ids = top_k_top_p_sampling_from_probs(probs.contiguous(), k, p, filter_apply_order="joint")
     assert set(ids.tolist()) <= {7, 11}
+
+
+# ---- latent attention --------------------------------------------------------------------------
+
+
+def fast_mla_plan(w, qo_indptr, kv_indptr, kv_indices, kv_lens, num_heads, head_dim_ckv,
+                  head_dim_kpe, page_size, causal, sm_scale, q_data_type, kv_data_type):
+    """The engine's own plan of captured latent attention, from lengths on the host; it has written
+    the page table into its buffer itself."""
+    w._causal, w._page_size, w._sm_scale = causal, page_size, sm_scale
+    w._cached_module.plan(
+        w._float_workspace_buffer, w._int_workspace_buffer, w._pin_memory_int_workspace_buffer,
+        qo_indptr, kv_indptr, kv_lens, num_heads, head_dim_ckv, causal)
+
+
+@pytest.mark.parametrize("tokens", [1, 3])
+def test_sglang_latent_graph(fw, rng, close, tokens):
+    """Decode and draft tokens against a pool of latents, in a graph that follows later plans."""
+    need(fw, "batch_mla")
+    heads, ckv, kpe, n = 4, 64, 16, 5
+    table = ints(fw, 256)
+    w = flashinfer.mla.BatchMLAPagedAttentionWrapper(
+        torch.empty(1 << 25, dtype=torch.uint8, device=fw.device), use_cuda_graph=True,
+        qo_indptr=ints(fw, n + 1), kv_indptr=ints(fw, n + 1), kv_indices=table,
+        kv_len_arr=ints(fw, n), backend="auto")
+    kind = dict(dtype=torch.bfloat16, device=fw.device)
+    pool = torch.zeros(256, 1, ckv + kpe, **kind)
+    q = torch.empty(n * tokens, heads, ckv + kpe, **kind)
+    qo, replay, out = np.arange(n + 1) * tokens, None, None
+    for lens in ([9, 3, 4, 31, 5], [40, 3, 7, 3, 33], [3, 5, 90, 17, 16]):
+        indptr, ids = np.cumsum([0, *lens]), rng.permutation(256)[:sum(lens)]
+        pool.copy_(fw.tensor(rng.standard_normal(pool.shape), "bfloat16"))
+        q.copy_(fw.tensor(rng.standard_normal(q.shape), "bfloat16"))
+        table[:len(ids)].copy_(fw.tensor(ids, "int32"))
+        host = [torch.tensor(x, dtype=torch.int32) for x in (qo, indptr, lens)]
+        here = [x.to(fw.device) for x in host] if replay is None else host
+        w.plan(here[0], here[1], table, here[2], heads, ckv, kpe, 1, tokens > 1, 0.1,
+               torch.bfloat16, torch.bfloat16)
+        w.plan = partial(fast_mla_plan, w)
+
+        def layer():
+            nonlocal out
+            out = torch.empty(n * tokens, heads, ckv, **kind)
+            w.run(q[..., :ckv], q[..., ckv:], pool[:, :, :ckv], pool[:, :, ckv:], out=out)
+
+        replay = captured(fw, layer) if replay is None else replay
+        replay()
+        keys, queries = fw.numbers(pool)[:, 0], fw.numbers(q)
+        expected = np.concatenate([
+            attention(queries[a:a + tokens], keys[ids[b:b + m]][:, None],
+                      keys[ids[b:b + m]][:, None, :ckv], causal=True, scale=0.1)[0]
+            for a, b, m in zip(qo, indptr, lens)])
+        close(fw.numbers(out), expected, "bfloat16")
+
+
+def test_vllm_latent_lists(fw, rng, close):
+    """Packed rows of a cache, one list for each token, lengths and sums of the kernel's."""
+    need(fw, "sparse_mla")
+    n, heads, k, pages = 4, 16, 24, 3
+    cache = rng.integers(0, 120, (pages, 64, 656)).astype(np.uint8)  # e4m3 without NaN
+    scales = rng.uniform(0.05, 0.2, (pages, 64, 4)).astype(np.float32)
+    rope = rng.standard_normal((pages, 64, 64))
+    cache[..., 512:528] = scales.view(np.uint8)
+    cache = fw.tensor(cache, "uint8")
+    cache[..., 528:].view(torch.bfloat16).copy_(fw.tensor(rope, "bfloat16"))
+    ids = rng.integers(0, pages * 64, (n, k))
+    lens = rng.integers(0, k + 1, n)
+    for row, m in zip(ids, lens):
+        row[m:] = -1
+    q = fw.tensor(rng.standard_normal((n, heads, 576)) * 0.3, "bfloat16")
+    out = torch.empty(n, heads, 512, dtype=torch.bfloat16, device=fw.device)
+    lse = torch.empty(n, heads, dtype=torch.float32, device=fw.device)
+    ret = flashinfer.decode.trtllm_batch_decode_with_kv_cache_mla(
+        query=q.unsqueeze(1), kv_cache=cache.view(torch.uint8).unsqueeze(1),
+        workspace_buffer=torch.zeros(1 << 25, dtype=torch.uint8, device=fw.device),
+        qk_nope_head_dim=128, kv_lora_rank=512, qk_rope_head_dim=64,
+        block_tables=fw.tensor(ids, "int32").unsqueeze(1), seq_lens=fw.tensor(lens, "int32"),
+        max_seq_len=k, out=out.unsqueeze(1), bmm1_scale=0.05, bmm2_scale=1.0, sparse_mla_top_k=k,
+        kv_scale_format="pow2_fp32", lse=lse.unsqueeze(1), return_lse=True)
+    assert ret[0].shape == (n, 1, heads, 512) and ret[1].shape == (n, 1, heads)
+    values = fw.numbers(cache[..., :512].contiguous().view(torch.float8_e4m3fn))
+    keys = np.concatenate([values * np.repeat(scales.astype(np.float64), 128, -1),
+                           fw.numbers(cache[..., 528:].contiguous().view(torch.bfloat16))], -1)
+    keys = keys.reshape(-1, 576)
+    for i, m in enumerate(lens):
+        rows = keys[ids[i, :m]][:, None]
+        expected = attention(fw.numbers(q)[i:i + 1], rows, rows[..., :512], scale=0.05)
+        close(fw.numbers(out)[i:i + 1], expected[0], "bfloat16")
+        if m:
+            close(fw.numbers(lse)[i:i + 1], expected[1], "bfloat16")
+        else:
+            assert np.isneginf(fw.numbers(lse)[i]).all()
 
 
 def test_attributes(fw):

@@ -64,6 +64,16 @@ void attention_head_dims(ref_call *c) {
     attention_scale_dims(c, ref_dim(c, "h_q"), ref_dim(c, "h_kv"));
 }
 
+/* Rows of whole words for the most query tokens of a request. */
+static void draft_dims(ref_call *c, const batch *t) {
+    int64_t most = 1;
+    for (int64_t r = 0; r < t->b; r++)
+        most = t->q_len[r] > most ? t->q_len[r] : most;
+    const char *dtype = ref_key_text(c, "draft_mask.dtype");
+    const int64_t bits = dtype ? bolide_dtype_of(bolide_dtype_parse(dtype)).bits : 8;
+    ref_fix_dim(c, "w", (most + bits - 1) / bits);
+}
+
 /* Dtypes of keys, values and out, masks and rows. */
 void attention_typed_dims(ref_call *c, batch *t, const char *k, const char *v) {
     const int64_t dtype = query_dtype(c);
@@ -80,6 +90,7 @@ void attention_typed_dims(ref_call *c, batch *t, const char *k, const char *v) {
     ref_fix_dim(c, "n", t->q_start[t->b]);
     ref_fix_dim(c, "n_mask", t->mask_elem[t->b]);
     ref_fix_dim(c, "n_mask_bytes", t->mask_byte[t->b]);
+    draft_dims(c, t);
 }
 
 /* Those, heads and sizes: the same for all planned operators but MLA. */
@@ -114,6 +125,7 @@ void attention_paged_dims(ref_call *c, batch *t, const char *indptr, const char 
     ref_fix_dim(c, "p", t->pages + ref_key(c, "spare", 2));
     ref_fix_dim(c, "n_indices", t->pages);
     ref_fix_dim(c, "m", width);
+    ref_fix_dim(c, "m_v", width);
     ref_fix_dim(c, "b", t->b);
 }
 
@@ -148,6 +160,25 @@ void attention_fill_mask(ref_call *c, const batch *t) {
     }
 }
 
+/* Bits over query tokens, set or not by chance; those behind the last token are set. */
+void attention_fill_draft(ref_call *c, const batch *t) {
+    ref_tensor *words = ref_values(c, "draft_mask");
+    const int64_t bits = words ? bolide_dtype_of(words->dtype).bits : 8;
+    for (int64_t r = 0; words && r < t->b; r++) {
+        for (int64_t at = 0; at < t->q_len[r] * words->shape[1]; at++) {
+            const int64_t first = at % words->shape[1] * bits;
+            int64_t word = 0;
+            for (int64_t k = 0; k < bits; k++) {
+                const uint64_t number = (uint64_t)(t->q_start[r] * words->shape[1] + at);
+                if (first + k >= t->q_len[r] ||
+                    ref_uniform(c, 23, number * (uint64_t)bits + (uint64_t)k) < 0.5)
+                    word |= (int64_t)1 << k;
+            }
+            attention_write_i64(c, "draft_mask", t->q_start[r] * words->shape[1] + at, word);
+        }
+    }
+}
+
 /* Scales between 1/2 and 3/2. */
 void attention_fill_scales(ref_call *c) {
     static const char *const names[] = {"q_scale", "k_scale",   "v_scale",
@@ -171,6 +202,13 @@ static int64_t *page_order(const ref_call *c, int64_t pages) {
         order[k] = kept;
     }
     return order;
+}
+
+static int64_t *reversed_order(const int64_t *order, int64_t pages) {
+    int64_t *other = malloc((size_t)(pages + 1) * sizeof *other);
+    for (int64_t i = 0; order && other && i < pages; i++)
+        other[i] = order[pages - 1 - i];
+    return other;
 }
 
 /* NaN in every row of d elements that is not marked. The others keep the values they were drawn. */
@@ -219,8 +257,10 @@ void attention_fill_paged(ref_call *c, const batch *t, const char *indptr,
                           const char *last_page_len, const char *lens) {
     const char *indices = t->list;
     int64_t *order = page_order(c, ref_dim(c, "p"));
-    const ref_tensor *table = ref_in(c, "block_tables");
-    for (int64_t r = 0; order && r < t->b; r++) {
+    int64_t *reversed =
+        reversed_order(order, ref_dim(c, "p")); /* of values on pages of their own */
+    const ref_tensor *table = ref_in(c, "block_tables"), *values = ref_in(c, "v_block_tables");
+    for (int64_t r = 0; order && reversed && r < t->b; r++) {
         const int64_t last = t->kv_len[r] % t->page_size;
         attention_write_i64(c, indptr, r, t->page_start[r]);
         attention_write_i64(c, lens, r, t->kv_len[r]);
@@ -231,21 +271,28 @@ void attention_fill_paged(ref_call *c, const batch *t, const char *indptr,
             if (table)
                 attention_write_i64(c, "block_tables", r * table->shape[1] + e - t->page_start[r],
                                     order[e]);
+            if (values)
+                attention_write_i64(c, "v_block_tables",
+                                    r * values->shape[1] + e - t->page_start[r], reversed[e]);
         }
     }
     attention_write_i64(c, indptr, t->b, t->pages);
     static const char *const caches[] = {"k_cache", "v_cache", "ckv_cache", "kpe_cache"};
-    for (int k = 0; order && k < 4; k++)
-        fill_pages(c, t, caches[k], order);
+    for (int k = 0; order && reversed && k < 4; k++)
+        fill_pages(c, t, caches[k], values && k == 1 ? reversed : order);
     free(order);
+    free(reversed);
 }
 
 /* Entries behind a request's pages in a block table are read by nobody. */
 void attention_fill_table_tails(ref_call *c, const batch *t) {
-    ref_tensor *table = ref_values(c, "block_tables");
-    for (int64_t r = 0; table && r < t->b; r++)
-        for (int64_t e = t->page_start[r + 1] - t->page_start[r]; e < table->shape[1]; e++)
-            table->i64[r * table->shape[1] + e] = -1;
+    static const char *const names[] = {"block_tables", "v_block_tables"};
+    for (int k = 0; k < 2; k++) {
+        ref_tensor *table = ref_values(c, names[k]);
+        for (int64_t r = 0; table && r < t->b; r++)
+            for (int64_t e = t->page_start[r + 1] - t->page_start[r]; e < table->shape[1]; e++)
+                table->i64[r * table->shape[1] + e] = -1;
+    }
 }
 
 /* Rows of each request from q_len=3:1:8 (one number for all), else drawn from 0 … qmax; never
@@ -317,4 +364,49 @@ void attention_fill_packed(ref_call *c, const batch *t, const char *name, const 
     if (marked)
         poison_unmarked(x, d, marked);
     free(marked);
+}
+
+/* ---- what is seen -------------------------------------------------------------------------- */
+
+static int in_custom_mask(const ref_call *c, const batch *t, int64_t r, int64_t i, int64_t j) {
+    const int64_t at = i * t->kv_len[r] + j;
+    const ref_tensor *bools = ref_in(c, "custom_mask"), *bits = ref_in(c, "packed_custom_mask");
+    if (bools)
+        return bools->i64[t->mask_elem[r] + at] != 0;
+    return (int)(bits->i64[t->mask_byte[r] + at / 8] >> (at % 8) & 1);
+}
+
+/* Multi-item scoring: the prefix, or the own item as far as its delimiter. */
+static int in_item(const ref_call *c, const batch *t, int64_t r, int64_t position, int64_t j) {
+    const ref_tensor *places = ref_in(c, "token_pos_in_items_ptr");
+    if (!places || position < t->prefix[r])
+        return 1;
+    const int64_t len = ref_i64(c, "token_pos_in_items_len"), i = position - t->prefix[r];
+    return j < t->prefix[r] || j > position - (i < len ? places->i64[r * len + i] : 0);
+}
+
+/* Bits over the request's query tokens; the keys before them are all seen. */
+static int in_draft(const ref_call *c, const batch *t, int64_t r, int64_t i, int64_t j) {
+    const ref_tensor *words = ref_in(c, "draft_mask");
+    const int64_t token = j - (t->kv_len[r] - t->q_len[r]);
+    const int64_t bits = bolide_dtype_of(words->dtype).bits;
+    if (token < 0)
+        return 1;
+    const int64_t at = (t->q_start[r] + i) * words->shape[1] + token / bits;
+    return (int)(words->i64[at] >> (token % bits) & 1);
+}
+
+/* Whether query token i of request r sees key j. */
+int attention_sees(const ref_call *c, const batch *t, int64_t r, int64_t i, int64_t j) {
+    const int64_t position = t->kv_len[r] - t->q_len[r] + i;
+    const int64_t window = ref_i64(c, "window_left");
+    if (window >= 0 && j < position - window)
+        return 0;
+    if (t->chunk > 0 && position > 0 && j < position - position % t->chunk)
+        return 0;
+    if (ref_in(c, "draft_mask"))
+        return in_draft(c, t, r, i, j);
+    if (ref_in(c, "custom_mask") || ref_in(c, "packed_custom_mask"))
+        return in_custom_mask(c, t, r, i, j);
+    return !t->causal || (j <= position && in_item(c, t, r, position, j));
 }

@@ -13,6 +13,7 @@ enum { MAX_REQUESTS = 4096 };
 /* What dims draws and fill and ref read again. */
 typedef struct batch {
     int64_t b, page_size, pages;
+    int64_t chunk; /* of chunked attention; 0: off */
     int causal;
     int64_t q_len[MAX_REQUESTS], kv_len[MAX_REQUESTS];
     int64_t q_start[MAX_REQUESTS + 1], page_start[MAX_REQUESTS + 1];
@@ -32,6 +33,8 @@ void attention_common_dims(ref_call *c, batch *t, const char *d_qk, const char *
 void attention_paged_dims(ref_call *c, batch *t, const char *indptr, const char *indices,
                           const char *last_page_len);
 void attention_fill_mask(ref_call *c, const batch *t);
+void attention_fill_draft(ref_call *c, const batch *t);
+int attention_sees(const ref_call *c, const batch *t, int64_t r, int64_t i, int64_t j);
 void attention_fill_scales(ref_call *c);
 void attention_fill_paged(ref_call *c, const batch *t, const char *indptr,
                           const char *last_page_len, const char *lens);

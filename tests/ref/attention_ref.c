@@ -69,34 +69,6 @@ static double product(const ref_call *c, const view *w, const double *x, const d
     return sum;
 }
 
-static int in_custom_mask(const ref_call *c, const batch *t, int64_t r, int64_t i, int64_t j) {
-    const int64_t at = i * t->kv_len[r] + j;
-    const ref_tensor *bools = ref_in(c, "custom_mask"), *bits = ref_in(c, "packed_custom_mask");
-    if (bools)
-        return bools->i64[t->mask_elem[r] + at] != 0;
-    return (int)(bits->i64[t->mask_byte[r] + at / 8] >> (at % 8) & 1);
-}
-
-/* Multi-item scoring: the prefix, or the own item as far as its delimiter. */
-static int in_item(const ref_call *c, const batch *t, int64_t r, int64_t position, int64_t j) {
-    const ref_tensor *places = ref_in(c, "token_pos_in_items_ptr");
-    if (!places || position < t->prefix[r])
-        return 1;
-    const int64_t len = ref_i64(c, "token_pos_in_items_len"), i = position - t->prefix[r];
-    return j < t->prefix[r] || j > position - (i < len ? places->i64[r * len + i] : 0);
-}
-
-/* Whether query token i of request r sees key j. */
-static int sees(const ref_call *c, const batch *t, int64_t r, int64_t i, int64_t j) {
-    const int64_t position = t->kv_len[r] - t->q_len[r] + i;
-    const int64_t window = ref_i64(c, "window_left");
-    if (window >= 0 && j < position - window)
-        return 0;
-    if (ref_in(c, "custom_mask") || ref_in(c, "packed_custom_mask"))
-        return in_custom_mask(c, t, r, i, j);
-    return !t->causal || (j <= position && in_item(c, t, r, position, j));
-}
-
 /* Of the part of a key that is in a tensor of its own. */
 static double tail_product(const ref_call *c, const view *w, int64_t row, int64_t at) {
     const int64_t d = w->k_tail->shape[w->k_tail->ndim - 1];
@@ -122,7 +94,7 @@ static void attend(const ref_call *c, const batch *t, const view *w, int64_t r, 
     for (int64_t j = 0; logits && j < len; j++) {
         const double *key = w->k->f64 + w->at(c, t, r, j, kv_head).k;
         double s = -INFINITY;
-        if (sees(c, t, r, i, j)) {
+        if (attention_sees(c, t, r, i, j)) {
             s = scale * product(c, w, w->q->f64 + row * w->d_qk, key, position, j);
             if (w->k_tail)
                 s += q_scale * tail_product(c, w, row, w->at(c, t, r, j, kv_head).tail);
@@ -247,10 +219,12 @@ static place paged_place(const ref_call *c, const batch *t, int64_t r, int64_t j
     const ref_tensor *table = ref_in(c, "block_tables");
     const ref_tensor *list = ref_in(c, t->list);
     const int64_t entry = j / t->page_size, slot = j % t->page_size;
+    const ref_tensor *values = ref_in(c, "v_block_tables");
     const int64_t page =
         table ? table->i64[r * table->shape[1] + entry] : list->i64[t->page_start[r] + entry];
+    const int64_t v_page = values ? values->i64[r * values->shape[1] + entry] : page;
     return (place){.k = attention_page_offset(c, k, page, slot, head),
-                   .v = attention_page_offset(c, v, page, slot, head)};
+                   .v = attention_page_offset(c, v, v_page, slot, head)};
 }
 
 static void decode_dims(ref_call *c) {
@@ -269,6 +243,7 @@ static void decode_fill(ref_call *c) {
     attention_fill_paged(c, t, "indptr", "last_page_len", "seq_lens");
     attention_fill_table_tails(c, t);
     attention_fill_mask(c, t);
+    attention_fill_draft(c, t);
     attention_fill_scales(c);
 }
 
@@ -315,10 +290,15 @@ static void prefill_paged_dims(ref_call *c) {
     attention_draw_queries(c, t);
     t->page_size = ref_key(c, "page", 8);
     attention_add_up(t);
+    t->chunk = ref_i64(c, "chunked_attention_size");
+    if (ref_given(c, "o_indptr"))
+        for (int64_t r = 0; r < t->b; r++)
+            t->o_start[r + 1] = t->o_start[r] + t->q_len[r] + r % 3;
     attention_common_dims(c, t, "head_dim_qk", "k_cache", "v_cache");
     attention_paged_dims(c, t, "paged_kv_indptr", "paged_kv_indices", "paged_kv_last_page_len");
     attention_item_dims(c, t);
     ref_fix_dim(c, "b1", t->b + 1);
+    ref_fix_dim(c, "n_o", t->o_start[t->b]);
 }
 
 static void prefill_paged_fill(ref_call *c) {
@@ -327,8 +307,11 @@ static void prefill_paged_fill(ref_call *c) {
     attention_fill_paged(c, t, "paged_kv_indptr", "paged_kv_last_page_len", "seq_lens");
     for (int64_t r = 0; r < t->b; r++)
         attention_write_i64(c, "seq_lens_q", r, t->q_len[r]);
+    for (int64_t r = 0; r <= t->b; r++)
+        attention_write_i64(c, "o_indptr", r, t->o_start[r]);
     attention_fill_table_tails(c, t);
     attention_fill_mask(c, t);
+    attention_fill_draft(c, t);
     attention_fill_items(c, t);
     attention_fill_scales(c);
 }
@@ -351,6 +334,7 @@ const ref_op ref_batch_prefill_paged = {.name = "batch_prefill_paged",
 static void prefill_ragged_dims(ref_call *c) {
     batch *t = ref_state(c, sizeof *t);
     const int64_t gap = ref_key(c, "gap", 0);
+    t->chunk = ref_i64(c, "chunked_attention_size");
     attention_draw_lengths(c, t);
     attention_draw_queries(c, t);
     attention_add_up(t);

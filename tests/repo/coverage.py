@@ -19,7 +19,7 @@ HINTS = {
 REFUSED = {"use_profiler", "profiler_buffer", "uses_spcompress", "sage_attn_sfs",
            "num_elts_per_sage_attn_blk"}
 LATER = {"use_nvfp4", "use_mxfp8", "global_scaling_factor", "sf_out", "kv_cache_sf", "o_sf_scale",
-         "o_sf_vec_size", "block_scale"}
+         "o_sf_vec_size", "block_scale", "k_sf_cache", "v_sf_cache"}
 ALWAYS = {"deterministic", "is_deterministic", "workspace"}
 # Ought to be honoured; this list only gets shorter.
 MISSING = {"jit_args", "jit_kwargs", "window_right", "ckv_scale_arr", "rope_scale", "rope_theta"}

@@ -17,7 +17,7 @@ from typing import Any, Callable, NamedTuple, Optional
 
 from .. import _dtypes, _frameworks
 from .._arguments import check_backend, split_paged
-from .._binding import Plan, Workspace, _direct, compiling, operator
+from .._binding import Plan, Workspace, _direct, operator, tracing
 from .._library import BusyError, torch
 from . import _memory, variant
 
@@ -96,7 +96,8 @@ class Planned:
         self._kv_layout = kv_layout
         self._use_cuda_graph = use_cuda_graph
         self._backend = backend
-        self._variant = variant.made(type(self).__name__, jit_args)
+        self._variant = variant.made(
+            type(self).__name__, jit_args, _memory.on_gpu(float_workspace_buffer))
         self._variant_address = None if self._variant is None else self._variant.address
         self._cached_module: Optional[PlanModule] = None
         self._plan_memory: Optional[Plan] = None
@@ -114,6 +115,7 @@ class Planned:
         self._rope_scale: Optional[float] = None
         self._rope_theta: Optional[float] = None
         self._default_scale = 1.0
+        self._kept_slopes: Optional[Tensor] = None
         self._d_vo = 0
         self._o_bit = 0
         self.device = _memory.device_of(float_workspace_buffer)
@@ -296,6 +298,8 @@ class Planned:
     def _scales(self, q_scale: Any, k_scale: Any) -> tuple[Any, Any]:
         """The scales of q and k, with sm_scale in one of them."""
         sm = self._default_scale if self._sm_scale is None else self._sm_scale
+        if self._variant is not None and self._variant.is_cpp:
+            sm = 1.0  # the struct has it
         if q_scale is None:
             return sm, k_scale
         if k_scale is None and _frameworks.is_tensor(q_scale):
@@ -315,16 +319,26 @@ class Planned:
         """The call, with keys and values apart or in one tensor."""
         if type(paged_kv_cache) is tuple and paged_kv_cache[0].ndim == 4:
             self._operators.run(q, *paged_kv_cache, *more)
-        elif type(paged_kv_cache) in _direct and paged_kv_cache.ndim == 5 and not compiling():
+        elif type(paged_kv_cache) in _direct and paged_kv_cache.ndim == 5 and not tracing():
             self._operators.run_joined(q, paged_kv_cache, *more)
         else:
             self._operators.run(q, *split_paged(paged_kv_cache, self._kv_layout), *more)
+
+    @property
+    def _alibi_slopes(self) -> Tensor:
+        """For variants that name them: ``[h_q]`` float32."""
+        from ..utils import get_alibi_slopes
+
+        slopes = self._kept_slopes
+        if slopes is None or slopes.shape[0] != self._num_qo_heads:
+            self._kept_slopes = slopes = get_alibi_slopes(self._num_qo_heads, self.device)
+        return slopes
 
     def _scale_arguments(self, args: tuple, *scales: Any) -> tuple[Any, Any, Any]:
         """q_scale, k_scale and v_scale, which FlashInfer also takes as positional arguments behind
         the tensors of a run in fp8; with a variant these are its parameters."""
         if self._variant is not None:
-            self._variant.fill(args)
+            self._variant.fill(args, self)
             return scales
         if not args:
             return scales

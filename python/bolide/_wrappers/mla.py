@@ -146,6 +146,17 @@ class BatchMLAPagedAttentionWrapper(Latent):
                                (self._kv_len_arr_buf, kv_len_arr)):
             _memory.write(buffer, tensor)
 
+    def _plan_internal(self, float_workspace: Any, int_workspace: Any, pinned: Any, qo_indptr: Any,
+                       kv_indptr: Any, kv_len_arr: Any, num_heads: int, head_dim_ckv: int,
+                       causal: bool) -> Any:
+        """FlashInfer's internal call, by which engines plan again without waiting."""
+        del float_workspace, int_workspace, pinned  # the wrapper's own
+        qo, kv, lens = _memory.to_host(qo_indptr, kv_indptr, kv_len_arr)
+        n = lens.shape[0] + 1
+        arguments = {**self._arguments, "qo_indptr": qo[:n], "kv_indptr": kv[:n],
+                     "kv_len_arr": lens, "num_heads": num_heads, "head_dim_ckv": head_dim_ckv}
+        return self._make_plan(arguments, self._planned._replace(causal=bool(causal)))
+
     def run(self, q_nope: Tensor, q_pe: Tensor, ckv_cache: Tensor, kpe_cache: Tensor,
             out: Optional[Tensor] = None, lse: Optional[Tensor] = None, return_lse: bool = False,
             profiler_buffer: Optional[Tensor] = None, kv_len: Optional[Tensor] = None,

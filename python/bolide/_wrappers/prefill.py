@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Optional, Tuple, Union
 from .. import _dtypes, _frameworks
 from .._arguments import later
 from .._binding import operator
-from . import _memory
+from . import _memory, variant
 from ._base import Planned, bind, options_of, outputs_bit, refuse
 
 Tensor = Any
@@ -45,7 +45,7 @@ class Prefill(Planned):
                  buffers: Dict[str, Any], custom_mask_buf: Any, mask_indptr_buf: Any, backend: str,
                  jit_args: Any, jit_kwargs: Any):
         name = type(self).__name__
-        later(name, jit_kwargs=jit_kwargs)
+        variant.check_switches(name, jit_kwargs)
         super().__init__(float_workspace_buffer, kv_layout, use_cuda_graph, backend, jit_args)
         for key, buffer in buffers.items():
             if use_cuda_graph and buffer is None:
@@ -187,7 +187,8 @@ class BatchPrefillWithPagedKVCacheWrapper(Prefill):
         int32.
     :param backend: a name of FlashInfer's; all stand for the same contract.
     :param jit_args: of a custom variant (:mod:`bolide._wrappers.variant`), whose tensors and numbers
-        follow the cache in :meth:`run`. :param jit_kwargs: of FlashInfer's compiler; refused.
+        follow the cache in :meth:`run`. :param jit_kwargs: switches of FlashInfer's
+        compiler, which change nothing here; pos_encoding_mode other than 0 is refused.
     """
 
     _operators = _PAGED

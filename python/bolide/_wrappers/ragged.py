@@ -27,7 +27,8 @@ class BatchPrefillWithRaggedKVCacheWrapper(Prefill):
     :param backend: a name of FlashInfer's; all stand for the same contract. With "cudnn" the indptr
         arrays count elements (tokens * heads * dim), as FlashInfer has it there.
     :param jit_args: of a custom variant (:mod:`bolide._wrappers.variant`), whose tensors and numbers
-        follow the values in :meth:`run`. :param jit_kwargs: of FlashInfer's compiler; refused.
+        follow the values in :meth:`run`. :param jit_kwargs: switches of FlashInfer's
+        compiler, which change nothing here; pos_encoding_mode other than 0 is refused.
     """
 
     _operators = _RAGGED

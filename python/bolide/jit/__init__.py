@@ -3,6 +3,8 @@
 programs use them. Nothing here compiles anything."""
 
 from .. import _missing
+from .attention import (
+    gen_customize_single_decode_module, gen_customize_single_prefill_module)
 from .core import JitSpec, MissingJITCacheError, build_jit_specs
 from .modules import (
     gen_act_and_mul_module, gen_single_decode_module, gen_single_prefill_module,

@@ -80,38 +80,49 @@ static void spread_scratch(unit *u, unsigned char *lane) {
 typedef struct row_source {
     const char *base; /* of the unit's first head */
     int64_t page, row, start;
+    const int32_t *indices; /* page ids; NULL: no pages */
+    int64_t table_row;      /* entries of a request in them; 0: they begin at its kv_start */
 } row_source;
 
 static row_source keys_of(const unit *u) {
     const bolide__attention_params *p = u->p;
-    return (row_source){dtype_at(p->k, p->kv_dtype, u->head * p->k_h), p->k_page, p->k_n,
-                        u->place.request->kv_start};
+    return (row_source){dtype_at(p->k, p->kv_dtype, u->head * p->k_h),
+                        p->k_page,
+                        p->k_n,
+                        u->place.request->kv_start,
+                        p->indices,
+                        p->table_row};
 }
 
 /* The rows of the last d_tail columns, which all heads share. */
 static row_source tails_of(const unit *u) {
     const bolide__attention_params *p = u->p;
-    return (row_source){p->k_tail, p->k_tail_page, p->k_tail_n, u->place.request->kv_start};
+    return (row_source){p->k_tail,  p->k_tail_page, p->k_tail_n, u->place.request->kv_start,
+                        p->indices, p->table_row};
 }
 
 static row_source values_of(const unit *u) {
     const bolide__attention_params *p = u->p;
-    return (row_source){dtype_at(p->v, p->kv_dtype, u->head * p->v_h), p->v_page, p->v_n,
-                        u->place.request->v_start};
+    return (row_source){dtype_at(p->v, p->kv_dtype, u->head * p->v_h),
+                        p->v_page,
+                        p->v_n,
+                        u->place.request->v_start,
+                        p->v_indices ? p->v_indices : p->indices,
+                        p->v_indices ? p->v_table_row : p->table_row};
 }
 
 /* Addresses of n rows from key `key` on. */
 static void find_rows(const unit *u, row_source s, int64_t key, int n, const char **to) {
     const bolide__attention_params *p = u->p;
     const int64_t bytes = dtype_bytes(p->kv_dtype);
-    if (!p->indices) {
+    if (!s.indices) {
         for (int j = 0; j < n; j++)
             to[j] = s.base + (s.start + key + j) * s.row * bytes;
         return;
     }
     const int64_t start =
-        p->table_row ? u->place.request_index * p->table_row : (int64_t)u->place.request->kv_start;
-    const int32_t *list = p->indices + start;
+        s.table_row ? u->place.request_index * s.table_row : (int64_t)u->place.request->kv_start;
+    const int32_t *list = s.indices + start;
     int64_t entry = key / p->page_size, in_page = key % p->page_size;
     for (int j = 0; j < n;) {
         const char *page = s.base + list[entry++] * s.page * bytes;

@@ -15,6 +15,7 @@
 #include "ops/attention/attention_block.h"
 #include "ops/attention/attention_hooks.h"
 #include "ops/attention/attention_load.h"
+#include "ops/attention/attention_rope.h"
 #include "ops/attention/attention_tile.h"
 #include "ops/attention/attention_unit.h"
 

@@ -41,7 +41,8 @@ enum {
     BOLIDE__ATTN_SIGNED = 256, /* CUDA: what logits are scaled by may be below 0 */
     BOLIDE__ATTN_TAIL = 512,   /* the last d_tail columns of q and k are tensors of their own */
     BOLIDE__ATTN_VARIANT = 1024,
-    BOLIDE__ATTN_LATENT = 2048 /* values are the first d_vo columns of the keys, of one head */
+    BOLIDE__ATTN_LATENT = 2048, /* values are the first d_vo columns of the keys, of one head */
+    BOLIDE__ATTN_DRAFT = 4096   /* CPU: bits over a request's query tokens say which are seen */
 };
 
 /* What the texts of a custom variant see of the element at hand, by these names. */
@@ -182,6 +183,12 @@ typedef struct bolide__attention_params {
     const struct bolide__gemm_kernel *units;   /* for many rows of bf16; NULL: f32 */
     const double *rope_frequency;              /* [d_qk / 2]: rope_theta^(-2i/d_qk) / rope_scale */
     const struct bolide__variant_hooks *hooks; /* of a variant; NULL: none */
+    const uint8_t *draft;     /* with ATTN_DRAFT: [rows] of draft_bytes, bits of query tokens */
+    int64_t draft_row;        /* bytes between rows */
+    int64_t draft_bytes;      /* of a row that hold bits */
+    const int32_t *v_indices; /* page ids of values; NULL: those of keys */
+    int64_t v_table_row;      /* like table_row, of v_indices */
+    int64_t chunk;            /* of chunked attention; 0: off */
 } bolide__attention_params;
 
 #ifndef __CUDACC_RTC__
@@ -196,7 +203,7 @@ typedef struct bolide__attention_plan {
     struct bolide__attention_frozen {
         int64_t h_q, h_kv, d_qk, d_vo, d_tail, page_size, kv_layout;
         int64_t q_dtype, kv_dtype, o_dtype;
-        int64_t flags, window_left, use_custom_mask, use_indptr, paged;
+        int64_t flags, window_left, chunk, use_custom_mask, use_indptr, paged;
         double sm_scale, soft_cap, rope_scale, rope_theta;
         int64_t tile_rows, workers, unit_heads;
         int64_t keys, stages; /* CUDA: of a block's tiles; keys 0: the float32 kernel; stages 0:
@@ -218,6 +225,7 @@ typedef struct bolide__attention_plan {
     struct bolide__attention_now {
         int64_t batch, rows, out_rows, kv_rows, v_rows; /* what run's tensors must have */
         int64_t mask_elems, mask_bytes, index_count, staging_slot;
+        int64_t most_rows; /* of one request */
     } now;
 } bolide__attention_plan;
 
@@ -240,6 +248,7 @@ typedef struct bolide__attention_problem {
     int64_t latent;                     /* 1: values are the other columns of the keys */
     int64_t q_dtype, kv_dtype, o_dtype; /* BOLIDE_NO_INT: not given */
     int64_t pos_encoding_mode, causal, use_custom_mask, window_left;
+    int64_t chunk; /* of chunked attention; 0: off */
     double logits_soft_cap, sm_scale, rope_scale, rope_theta;
     int64_t fixed_split_size, disable_split_kv;
     int64_t q_len_per_req;                   /* decode; 0: qo_indptr says */
@@ -295,6 +304,7 @@ typedef struct bolide__attention_run_args {
     const bolide_tensor *q, *k, *v, *indices, *block_tables;
     const bolide_tensor *q_tail, *k_tail; /* or NULL */
     const bolide_tensor *custom_mask, *packed_custom_mask, *sinks;
+    const bolide_tensor *draft_mask, *v_block_tables;
     double q_scale, k_scale, v_scale, o_scale;
     const bolide_tensor *q_scale_tensor, *k_scale_tensor, *v_scale_tensor, *o_scale_tensor;
     double tail_scale;

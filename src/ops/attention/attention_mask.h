@@ -69,6 +69,19 @@ static uint64_t item_bits(const tile_place *t, int64_t position, int64_t key) {
     return low_bits(prefix - key) | ~low_bits(position - place + 1 - key);
 }
 
+/* Keys before the request's query tokens, and those of these whose bit is set. */
+static uint64_t draft_bits(const tile_place *t, int64_t token, int64_t key, int n) {
+    const bolide__attention_params *p = t->p;
+    const uint8_t *row = p->draft + (t->request->q_start + token) * p->draft_row;
+    const int64_t before = t->shift - key; /* bit of token 0 in the word */
+    if (before >= n)
+        return ~(uint64_t)0;
+    const int64_t first = before < 0 ? -before : 0, left = 8 * p->draft_bytes - first;
+    const int64_t want = n - (before < 0 ? 0 : before), have = left < want ? left : want;
+    const uint64_t bits = have > 0 ? read_bits(row, first, (int)have) & low_bits(have) : 0;
+    return before <= 0 ? bits : low_bits(before) | bits << before;
+}
+
 static uint64_t token_bits(const tile_place *t, int64_t token, int64_t key, int n) {
     const bolide__attention_params *p = t->p;
     const int64_t position = t->shift + token;
@@ -77,6 +90,10 @@ static uint64_t token_bits(const tile_place *t, int64_t token, int64_t key, int 
         bits &= low_bits(position + 1 - key);
     if (p->window_left >= 0)
         bits &= ~low_bits(position - p->window_left - key);
+    if (p->chunk && position > 0)
+        bits &= ~low_bits(position / p->chunk * p->chunk - key);
+    if (bits && p->flags & BOLIDE__ATTN_DRAFT)
+        bits &= draft_bits(t, token, key, n);
     if (bits && p->flags & (BOLIDE__ATTN_MASK_BYTES | BOLIDE__ATTN_MASK_BITS))
         bits &= custom_bits(t, token, key, n);
     if (bits && p->flags & BOLIDE__ATTN_ITEMS)
@@ -102,7 +119,10 @@ static block_view look(const tile_place *t, int64_t key, int n, uint64_t *visibl
     const int64_t special = BOLIDE__ATTN_MASK_BYTES | BOLIDE__ATTN_MASK_BITS | BOLIDE__ATTN_ITEMS;
     const bool causal_open = !(p->flags & BOLIDE__ATTN_CAUSAL) || key + n <= t->shift + first + 1;
     const bool window_open = p->window_left < 0 || key >= t->shift + last - p->window_left;
-    if (causal_open && window_open && !(p->flags & special))
+    const bool chunk_open =
+        !p->chunk || t->shift + last < p->chunk || key >= (t->shift + last) / p->chunk * p->chunk;
+    const bool draft_open = !(p->flags & BOLIDE__ATTN_DRAFT) || key + n <= t->shift;
+    if (causal_open && window_open && chunk_open && draft_open && !(p->flags & special))
         return VIEW_OPEN;
     if (beyond_items(t, first, key, n))
         return VIEW_NONE;

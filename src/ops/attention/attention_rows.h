@@ -62,6 +62,9 @@
         BOLIDE_WORKSPACE_ROW(A, workspace, "memory of the plan's live part and of runs"),          \
         BOLIDE_PLAN_ROW(A, plan, "memory of the plan")
 
+#define BOLIDE__ATTN_CHUNK_ROW(A)                                                                  \
+    BOLIDE_I64_ROW(A, chunked_attention_size, 0, "keys of a chunk, the first a query sees; 0: off")
+
 /* The fields behind the rows above, from arguments to bolide__attention_problem. */
 #define BOLIDE__ATTN_LOGIT_FIELDS(a)                                                               \
     .kv_layout = (a)->kv_layout, .pos_encoding_mode = (a)->pos_encoding_mode,                      \
@@ -110,6 +113,12 @@
         BOLIDE_IN(A, sinks, "h_q", BOLIDE_F32, "logit that joins each row's sum",                  \
                   BOLIDE__ATTN_OPTION)
 
+#define BOLIDE__ATTN_DRAFT_ROWS(A)                                                                 \
+    BOLIDE_IN(A, draft_mask, "n w", BOLIDE_U8 | BOLIDE_U16 | BOLIDE_U32,                           \
+              "bits over the request's query tokens", BOLIDE__ATTN_OPTION),                        \
+        BOLIDE_IN(A, v_block_tables, "b m_v", BOLIDE_I32, "page ids of values where they differ",  \
+                  BOLIDE__ATTN_OPTION)
+
 #define BOLIDE__ATTN_ITEM_ROWS(A)                                                                  \
     BOLIDE_IN(A, prefix_len_ptr, "b", BOLIDE_U32 | BOLIDE_I32, "keys that all items share",        \
               BOLIDE__ATTN_OPTION),                                                                \
@@ -137,6 +146,9 @@
 #define BOLIDE__ATTN_RUN_FIELDS(a)                                                                 \
     BOLIDE__ATTN_SCALE_FIELDS(a), .q = (a)->q, .custom_mask = (a)->custom_mask,                    \
                                   .packed_custom_mask = (a)->packed_custom_mask, .plan = (a)->plan
+
+#define BOLIDE__ATTN_DRAFT_FIELDS(a)                                                               \
+    .draft_mask = (a)->draft_mask, .v_block_tables = (a)->v_block_tables
 
 #define BOLIDE__ATTN_ITEM_FIELDS(a)                                                                \
     .prefix_len = (a)->prefix_len_ptr, .token_pos = (a)->token_pos_in_items_ptr,                   \

@@ -60,6 +60,44 @@ static bolide_status check_mask(const bolide__call *call, const bolide__attentio
                        "q_len * kv_len bits of every request, in whole bytes");
 }
 
+/* What only the CPU's kernels have. */
+static bolide_status refuse_cuda(const bolide__call *call, const char *name) {
+    if (call->ctx->device.type != BOLIDE_CUDA)
+        return BOLIDE_OK;
+    return BOLIDE_FAIL_UNSUPPORTED(call, name, "pointer", "NULL on the GPU", "a tensor");
+}
+
+/* Bits over query tokens are a mask of their own. */
+static bolide_status check_draft(const bolide__call *call, const bolide__attention_run_args *a,
+                                 const bolide__attention_plan *plan) {
+    const bolide_tensor *t = a->draft_mask;
+    if (!t)
+        return BOLIDE_OK;
+    if (plan->frozen.use_custom_mask || plan->frozen.flags & BOLIDE__ATTN_CAUSAL)
+        return BOLIDE_FAIL_ARG(
+            call, "draft_mask", "pointer",
+            bolide__text("NULL, as planned with %s = 1",
+                         plan->frozen.use_custom_mask ? "use_custom_mask" : "causal"),
+            "a tensor");
+    const int64_t bits = t->shape[1] * 8 * bolide__elem_bytes(t);
+    if (bits < plan->now.most_rows)
+        return BOLIDE_FAIL_ARG(
+            call, "draft_mask", "shape",
+            bolide__text("rows of at least %lld bits, the most query tokens of a request",
+                         (long long)plan->now.most_rows),
+            "%lld bits", (long long)bits);
+    return refuse_cuda(call, "draft_mask");
+}
+
+static bolide_status check_v_table(const bolide__call *call, const bolide__attention_run_args *a) {
+    if (!a->v_block_tables)
+        return BOLIDE_OK;
+    if (!a->block_tables)
+        return BOLIDE_FAIL_ARG(call, "v_block_tables", "pointer", "NULL without block_tables",
+                               "a tensor");
+    return refuse_cuda(call, "v_block_tables");
+}
+
 static bolide_status check_pages(const bolide__call *call, const bolide__attention_run_args *a,
                                  const bolide__attention_plan *plan) {
     if (!plan->frozen.paged)
@@ -158,7 +196,9 @@ bolide_status bolide__attention_check_run(const bolide__call *call,
                                a->variant ? "NULL, as planned" : "a variant, as planned", "%s",
                                a->variant ? "a variant" : "NULL");
     BOLIDE_TRY(check_pages(call, a, plan));
+    BOLIDE_TRY(check_v_table(call, a));
     BOLIDE_TRY(check_mask(call, a, plan));
+    BOLIDE_TRY(check_draft(call, a, plan));
     BOLIDE_TRY(check_items(call, a, plan));
     if (plan->frozen.paged)
         return BOLIDE_OK;
@@ -225,6 +265,7 @@ static void fill_plan(bolide__attention_params *p, const bolide__attention_run_a
     p->o_dtype = f->o_dtype;
     p->flags = f->flags;
     p->window_left = f->window_left;
+    p->chunk = f->chunk;
     p->sm_scale = f->sm_scale;
     p->soft_cap = f->soft_cap;
     p->rope_scale = f->rope_scale;
@@ -241,6 +282,20 @@ static void fill_tail(bolide__attention_params *p, const bolide__attention_run_a
     p->k_tail_page = bolide__stride(a->k_tail, 0);
     p->k_tail_n = bolide__stride(a->k_tail, 1);
     p->tail_scale = scale_of(a->tail_scale_tensor, a->tail_scale);
+}
+
+static void fill_draft(bolide__attention_params *p, const bolide__attention_run_args *a) {
+    if (a->v_block_tables) {
+        p->v_indices = bolide__data(a->v_block_tables);
+        p->v_table_row = bolide__stride(a->v_block_tables, 0);
+    }
+    if (!a->draft_mask)
+        return;
+    const int64_t bytes = bolide__elem_bytes(a->draft_mask);
+    p->draft = bolide__data(a->draft_mask);
+    p->draft_row = bolide__stride(a->draft_mask, 0) * bytes;
+    p->draft_bytes = a->draft_mask->shape[1] * bytes;
+    p->flags |= BOLIDE__ATTN_DRAFT;
 }
 
 bolide__attention_params bolide__attention_fill(const bolide__attention_run_args *a) {
@@ -282,6 +337,7 @@ bolide__attention_params bolide__attention_fill(const bolide__attention_run_args
     kv_strides(a->v, paged, hnd, &p.v_page, &p.v_n, &p.v_h);
     fill_tail(&p, a);
     fill_plan(&p, a);
+    fill_draft(&p, a);
     if (a->soft_cap && !isnan(*a->soft_cap))
         p.soft_cap = *a->soft_cap;
     p.flags |= a->custom_mask ? BOLIDE__ATTN_MASK_BYTES : 0;

@@ -13,7 +13,7 @@
 #include "cpu/host_compiler.h"
 #include "ops/attention/attention_internal.h"
 
-enum { HOOKS = 6, NAMES = 9, MAX_PARTS = 640, NAME_BYTES = 64 };
+enum { HOOKS = 6, NAMES = 9, MAX_PARTS = 1024, NAME_BYTES = 64 };
 
 /* Names of a place, as bits. */
 enum {
@@ -101,8 +101,8 @@ static bolide_status check_param(const bolide__call *call, const bolide_variant 
     const bolide_tensor *t = p->tensor;
     if (!t)
         return BOLIDE_OK;
-    if (!(bolide__bit(t) & (BOLIDE_F32 | BOLIDE_I32)))
-        return BOLIDE_FAIL_ARG(call, "variant", p->name, "f32 or i32", "%s",
+    if (!(bolide__bit(t) & (BOLIDE_F32 | BOLIDE_I32 | BOLIDE_U8)))
+        return BOLIDE_FAIL_ARG(call, "variant", p->name, "f32, i32 or u8", "%s",
                                bolide_dtype_name(bolide__bit(t)));
     if (!is_packed(t))
         return BOLIDE_FAIL_ARG(call, "variant", p->name, "a contiguous tensor", "strides");
@@ -129,6 +129,9 @@ bolide_status bolide__attention_check_variant(const bolide__call *call, const bo
                                (long long)v->param_count);
     for (int64_t i = 0; i < v->param_count; i++)
         BOLIDE_TRY(check_param(call, v, i));
+    if (v->declarations && call->ctx->device.type != BOLIDE_CUDA)
+        return bolide__fail_arg(BOLIDE_UNSUPPORTED, call->entry_name, "variant", "declarations",
+                                "NULL on the CPU, C++ is for the GPU", "a text");
     return BOLIDE_OK;
 }
 
@@ -143,20 +146,25 @@ static void put(source *s, const char *part) {
     s->part[s->count++] = part;
 }
 
-/* The parameters under their names. */
+/* The parameters under their names: const TYPE NAME = (TYPE)extra[DIGIT].data */
 static void put_params(source *s, const bolide_variant *v) {
     static const char *const digit[BOLIDE__VARIANT_PARAMS] = {"0", "1", "2", "3",
                                                               "4", "5", "6", "7"};
     for (int64_t i = 0; i < v->param_count; i++) {
         const bolide_variant_param *p = &v->params[i];
-        const bool f32 = p->tensor && bolide__bit(p->tensor) == BOLIDE_F32;
-        put(s, !p->tensor ? "const float " : f32 ? "const float *" : "const int32_t *");
+        const int64_t bit = p->tensor ? bolide__bit(p->tensor) : 0;
+        const char *type = !bit                ? "float "
+                           : bit == BOLIDE_F32 ? "float *"
+                           : bit == BOLIDE_I32 ? "int32_t *"
+                                               : "uint8_t *";
+        put(s, "const ");
+        put(s, type);
         put(s, p->name);
-        put(s, !p->tensor ? " = (float)extra["
-               : f32      ? " = (const float *)extra["
-                          : " = (const int32_t *)extra[");
+        put(s, bit ? " = (const " : " = (");
+        put(s, type);
+        put(s, ")extra[");
         put(s, digit[i]);
-        put(s, p->tensor ? "].data; (void)" : "].number; (void)");
+        put(s, bit ? "].data; (void)" : "].number; (void)");
         put(s, p->name);
         put(s, ";\n");
     }
@@ -194,6 +202,11 @@ static void put_hook(source *s, const bolide_variant *v, int hook) {
 static void put_hooks(source *s, const bolide_variant *v) {
     put(s, v->no_softmax ? "enum { bolide__variant_softmax = 0 };\n"
                          : "enum { bolide__variant_softmax = 1 };\n");
+    if (v->declarations) {
+        put(s, "#line 1 \"declarations\"\n");
+        put(s, v->declarations);
+        put(s, "\n");
+    }
     for (int i = 0; i < HOOKS; i++)
         put_hook(s, v, i);
 }

@@ -37,6 +37,7 @@ static const bolide_param run_rows[] = {
     BOLIDE__ATTN_SCALE_ROWS(A),
     BOLIDE__ATTN_OUT_ROWS(A, "n"),
     BOLIDE__ATTN_VARIANT_ROW(A),
+    BOLIDE__ATTN_DRAFT_ROWS(A),
 };
 #undef A
 
@@ -97,6 +98,7 @@ static bolide__attention_run_args run_args(const bolide__call *call) {
     const bolide_batch_decode_run_args *a = call->args;
     return (bolide__attention_run_args){
         BOLIDE__ATTN_RUN_FIELDS(a),
+        BOLIDE__ATTN_DRAFT_FIELDS(a),
         .k = a->k_cache,
         .v = a->v_cache,
         .indices = a->indices,

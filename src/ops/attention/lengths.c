@@ -135,6 +135,7 @@ static bolide_status one_request(const bolide__call *call, const bolide__attenti
         BOLIDE_TRY(packed_start(call, "v_indptr", l->v, r, kv_len, &out->v_start));
     if (l->o)
         BOLIDE_TRY(packed_start(call, "o_indptr", l->o, r, q_len, &out->o_start));
+    now->most_rows = q_len > now->most_rows ? q_len : now->most_rows;
     now->mask_elems += q_len * kv_len;
     now->mask_bytes += (q_len * kv_len + 7) / 8;
     return BOLIDE_OK;

@@ -108,6 +108,10 @@ bolide_status bolide__attention_check_plan(const bolide__call *call,
     BOLIDE_TRY(check_head_dim(call, pr->name.d_vo, pr->d_vo));
     BOLIDE_TRY(check_at_least(call, pr->name.qo_indptr, pr->batch + 1, 1));
     BOLIDE_TRY(check_at_least(call, "window_left", pr->window_left, -1));
+    BOLIDE_TRY(check_at_least(call, "chunked_attention_size", pr->chunk, 0));
+    if (pr->chunk && call->ctx->device.type == BOLIDE_CUDA)
+        return BOLIDE_FAIL_UNSUPPORTED(call, "chunked_attention_size", "value", "0 on the GPU",
+                                       "%lld", (long long)pr->chunk);
     BOLIDE_TRY(check_at_least(call, "fixed_split_size", pr->fixed_split_size, -1));
     BOLIDE_TRY(check_at_least(call, "max_batch_size", pr->max_batch, pr->batch));
     BOLIDE_TRY(check_at_least(call, pr->name.max_rows, pr->max_rows, 0));
@@ -238,6 +242,7 @@ static bolide__schedule_rules rules_of(const bolide__call *call,
         .own_pieces = OWN_PIECES,
         .causal = pr->causal && !pr->use_custom_mask,
         .window_left = (int32_t)window,
+        .span = (int32_t)(pr->chunk < INT32_MAX ? pr->chunk : INT32_MAX),
     };
 }
 
@@ -351,6 +356,7 @@ static bolide_status lay_out(const bolide__call *call, const bolide__attention_p
         .o_dtype = given(pr->o_dtype) ? pr->o_dtype : default_out(pr->q_dtype),
         .flags = flags_of(pr),
         .window_left = pr->window_left,
+        .chunk = pr->chunk,
         .use_custom_mask = pr->use_custom_mask,
         .use_indptr = pr->kv_indptr != NULL,
         .paged = pr->page_size != 0,

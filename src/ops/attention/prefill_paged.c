@@ -29,6 +29,9 @@ static const bolide_param plan_rows[] = {
                    BOLIDE__ATTN_OPTION),
     BOLIDE__ATTN_SPLIT_ROWS(A, "pages"),
     BOLIDE__ATTN_VARIANT_ROW(A),
+    BOLIDE__ATTN_CHUNK_ROW(A),
+    BOLIDE_IN(A, o_indptr, "b1", BOLIDE_I32, "first row of out of each request",
+              BOLIDE__ATTN_LENGTHS),
 };
 #undef A
 
@@ -39,8 +42,9 @@ static const bolide_param run_rows[] = {
     BOLIDE__ATTN_MASK_ROWS(A),
     BOLIDE__ATTN_SCALE_ROWS(A),
     BOLIDE__ATTN_ITEM_ROWS(A),
-    BOLIDE__ATTN_OUT_ROWS(A, "n"),
+    BOLIDE__ATTN_OUT_ROWS(A, "n_o"),
     BOLIDE__ATTN_VARIANT_ROW(A),
+    BOLIDE__ATTN_DRAFT_ROWS(A),
 };
 #undef A
 
@@ -63,6 +67,8 @@ static bolide__attention_problem problem_of(const bolide__call *call) {
         .last_page_len = a->paged_kv_last_page_len,
         .kv_len = a->seq_lens,
         .q_len = a->seq_lens_q,
+        .o_indptr = a->o_indptr,
+        .chunk = a->chunked_attention_size,
         .name = {.qo_indptr = "qo_indptr",
                  .kv_indptr = "paged_kv_indptr",
                  .last_page_len = "paged_kv_last_page_len",
@@ -99,6 +105,7 @@ static bolide__attention_run_args run_args(const bolide__call *call) {
     return (bolide__attention_run_args){
         BOLIDE__ATTN_RUN_FIELDS(a),
         BOLIDE__ATTN_ITEM_FIELDS(a),
+        BOLIDE__ATTN_DRAFT_FIELDS(a),
         .k = a->k_cache,
         .v = a->v_cache,
         .indices = a->paged_kv_indices,

@@ -27,6 +27,7 @@ static const bolide_param plan_rows[] = {
                    BOLIDE__ATTN_OPTION),
     BOLIDE__ATTN_SPLIT_ROWS(A, "keys"),
     BOLIDE__ATTN_VARIANT_ROW(A),
+    BOLIDE__ATTN_CHUNK_ROW(A),
 };
 #undef A
 
@@ -62,6 +63,7 @@ static bolide__attention_problem problem_of(const bolide__call *call) {
         .kv_indptr = a->kv_indptr,
         .kv_len = a->seq_lens,
         .q_len = a->seq_lens_q,
+        .chunk = a->chunked_attention_size,
         .v_indptr = a->v_indptr,
         .o_indptr = a->o_indptr,
         .name = {.qo_indptr = "qo_indptr",

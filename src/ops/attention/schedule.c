@@ -64,6 +64,8 @@ void bolide__schedule_range(const bolide__schedule_rules *rules,
         high = min64(high, kv_len - q_len + last + 1);
     if (rules->window_left >= 0)
         low = max64(low, kv_len - q_len + first - rules->window_left);
+    if (rules->span > 0 && kv_len - q_len + first > 0)
+        low = max64(low, (kv_len - q_len + first) / rules->span * rules->span);
     const int empty = low >= high;
     *begin = empty ? 0 : (int32_t)low;
     *end = empty ? 0 : (int32_t)high;
@@ -210,7 +212,8 @@ static void place_fixed(cutter *c, int32_t request, int32_t row, int32_t begin, 
 static int64_t own_chunk(const bolide__schedule_rules *rules,
                          const bolide__attention_request *request) {
     const int64_t tiles = ceil_div(packed_rows(rules, request), rules->tile_rows);
-    const int64_t pieces = rules->own_pieces / max64(tiles, 1) - (rules->window_left >= 0);
+    const int64_t pieces =
+        rules->own_pieces / max64(tiles, 1) - (rules->window_left >= 0 || rules->span > 0);
     if (pieces <= 1)
         return INT64_MAX;
     const int64_t chunk = max64(rules->min_chunk, ceil_div(request->kv_len, pieces));

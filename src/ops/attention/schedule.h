@@ -76,6 +76,7 @@ typedef struct bolide__schedule_rules {
     int32_t own_pieces;  /* OWN: most pieces of a request, over its tiles */
     int32_t causal;      /* keys behind the last row's own position are not visible */
     int32_t window_left; /* −1: no limit */
+    int32_t span;        /* keys of a chunk of chunked attention, the first visible one; 0: off */
 } bolide__schedule_rules;
 
 /* Maxima that the capacities below are a function of. */

@@ -1,0 +1,299 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Attention that is planned and run in one call, in the caller's workspace: what FlashInfer's entry
+points of the families trtllm, xqa, cuDNN and FMHA v2 have in common.
+
+They bring block tables and lengths with every call and have no plan of their own, so each call plans
+for itself. The plan's lists lie at the beginning of the workspace and scratch behind them; what lay
+there before does not matter. Lengths on the host cost no wait; lengths on a GPU cost one copy back
+and one wait, so such a call cannot be captured in a graph. Messages of the library are passed on
+with the names of the function and of its arguments.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple, Optional
+
+from .. import _dtypes, _frameworks
+from .._arguments import later, split_paged
+from .._binding import Plan, Workspace
+from .._library import BusyError, torch
+from . import _memory
+from ._base import Operators, bind, refuse
+
+Tensor = Any
+LN2 = math.log(2)
+
+_COMMON = ("num_qo_heads num_kv_heads head_dim_vo kv_layout q_data_type kv_data_type o_data_type "
+           "causal window_left sm_scale max_sequence_kv ")
+_RUN = "sinks q_scale k_scale v_scale o_scale return_lse_base_on_e out lse"
+DECODE = bind("batch_decode", _COMMON + "head_dim page_size seq_lens q_len_per_req",
+              "q k_cache v_cache block_tables v_block_tables draft_mask " + _RUN)
+PAGED = bind("batch_prefill_paged", _COMMON +
+             "head_dim_qk page_size qo_indptr o_indptr seq_lens seq_lens_q max_num_rows "
+             "max_token_per_sequence chunked_attention_size logits_soft_cap pos_encoding_mode",
+             "q k_cache v_cache block_tables v_block_tables draft_mask " + _RUN)
+RAGGED = bind("batch_prefill_ragged", _COMMON +
+              "head_dim_qk qo_indptr kv_indptr v_indptr o_indptr seq_lens seq_lens_q max_num_rows "
+              "max_token_per_sequence chunked_attention_size logits_soft_cap pos_encoding_mode",
+              "q k v " + _RUN)
+_RUN_NAMES = {
+    id(op): names.split() for op, names in (
+        (DECODE, "q k_cache v_cache block_tables v_block_tables draft_mask " + _RUN),
+        (PAGED, "q k_cache v_cache block_tables v_block_tables draft_mask " + _RUN),
+        (RAGGED, "q k v " + _RUN))}
+
+
+# ---- arguments -------------------------------------------------------------------------------
+
+
+def expect(name: str, argument: str, expected: Any, got: Any) -> ValueError:
+    """An error in the form of the library's."""
+    return ValueError(f"{name}: {argument}: expected {expected}; got {got}")
+
+
+def is_fp4(value: Any) -> bool:
+    """Whether an output or its dtype is FlashInfer's NVFP4."""
+    return (value == "nvfp4" if isinstance(value, str)
+            else value is not None and type(value).__name__ == "FP4Tensor")
+
+
+def output(name: str, like: Tensor, shape: tuple, out: Any, out_dtype: Any, default: Any,
+           argument: str = "out_dtype") -> Tensor:
+    """The output as given, or a new one of out_dtype; default is the dtype where none is said."""
+    for value, its_name in ((out, "out"), (out_dtype, argument)):
+        if is_fp4(value):
+            raise NotImplementedError(f"{name}: {its_name}: NVFP4 is not supported by this version")
+    if out is None:
+        return _frameworks.empty(like, shape, default if out_dtype is None else out_dtype)
+    if out_dtype is not None and _dtypes.of(out_dtype).bit != _frameworks.dtype_bit(out):
+        raise expect(name, argument, f"{_dtypes.of(out.dtype).name}, the dtype of out",
+                     _dtypes.of(out_dtype).name)
+    return out
+
+
+def flat(tensor: Any) -> Any:
+    """A tensor with one dimension; None and numbers as they are."""
+    return tensor.reshape(-1) if _frameworks.is_tensor(tensor) and tensor.ndim != 1 else tensor
+
+
+def int32(tensor: Any) -> Any:
+    """Lengths as one row of int32; unsigned ones are looked at as signed ones."""
+    if tensor is None:
+        return None
+    tensor = flat(tensor)
+    if _dtypes.of(tensor.dtype).name != "uint32":
+        return tensor
+    return tensor.view(torch.int32 if _frameworks.is_torch(tensor) else "int32")
+
+
+def one_sink(name: str, sinks: Any) -> Any:
+    """The sinks of all heads: a tensor, or a list with that tensor."""
+    if isinstance(sinks, (list, tuple)):
+        if len(sinks) != 1:
+            raise expect(name, "sinks", "one tensor with a value for each head", len(sinks))
+        sinks = sinks[0]
+    return flat(sinks)
+
+
+def scale(value: Any) -> Any:
+    """A number, or a tensor of one element or of one for each head."""
+    return flat(value) if _frameworks.is_tensor(value) else float(value)
+
+
+def product(a: Any, b: Any) -> Any:
+    """Of two scales, on the device of a tensor among them; None is 1."""
+    return b if a is None else a if b is None else a * b
+
+
+def rows_of_mask(mask: Any) -> Any:
+    """A packed mask as rows of bytes: one row for each query token."""
+    if mask is None:
+        return None
+    mask = mask.reshape(-1, mask.shape[-1])
+    if _dtypes.of(mask.dtype).name not in ("uint16", "int16", "uint32", "int32"):
+        return mask
+    return mask.view(torch.uint8 if _frameworks.is_torch(mask) else "uint8")
+
+
+def pages(cache: Any, kv_layout: str) -> tuple[Tensor, Tensor]:
+    """Keys and values of a paged cache. One tensor whose second axis is 1 is both."""
+    if not isinstance(cache, (tuple, list)) and cache.ndim == 4 and cache.shape[1] == 1:
+        return cache, cache
+    return split_paged(cache, kv_layout)
+
+
+def check_layout(name: str, kv_layout: Any) -> str:
+    """ "NHD" or "HND"."""
+    if kv_layout not in ("NHD", "HND"):
+        raise expect(name, "kv_layout", "NHD or HND", repr(kv_layout))
+    return kv_layout
+
+
+def check_batch(name: str, batch_size: int, lengths: Tensor, argument: str = "seq_lens") -> None:
+    """batch_size repeats what the lengths say."""
+    if batch_size != lengths.shape[0]:
+        raise expect(name, "batch_size", f"{lengths.shape[0]}, the entries of {argument}",
+                     batch_size)
+
+
+class Cache(NamedTuple):
+    """A paged cache and where its pages are named."""
+
+    k: Tensor
+    v: Tensor
+    tables: Tensor
+    v_tables: Optional[Tensor]
+    layout: str
+
+    @property
+    def page_size(self) -> int:
+        """Tokens of a page."""
+        return self.k.shape[1 if self.layout == "NHD" else 2]
+
+    @property
+    def heads(self) -> int:
+        """Heads of keys and values."""
+        return self.k.shape[2 if self.layout == "NHD" else 1]
+
+
+def cache_of(name: str, kv_cache: Any, kv_layout: str, block_tables: Tensor,
+             uses_shared_paged_kv_idx: bool = True) -> Cache:
+    """The cache of a call, with one table for keys and values or with one for each."""
+    k, v = pages(kv_cache, check_layout(name, kv_layout))
+    if uses_shared_paged_kv_idx:
+        return Cache(k, v, block_tables, None, kv_layout)
+    if block_tables.ndim != 3 or block_tables.shape[1] != 2:
+        raise expect(name, "block_tables", "[b, 2, pages] without uses_shared_paged_kv_idx",
+                     list(block_tables.shape))
+    return Cache(k, v, block_tables[:, 0], block_tables[:, 1], kv_layout)
+
+
+def no_nvfp4(name: str, **arguments: Any) -> None:
+    """Arguments of NVFP4 caches and outputs: refused where given."""
+    later(name, **arguments)
+
+
+def no_spcompress(name: str, uses_spcompress: Any) -> None:
+    """Refused where asked for."""
+    refuse(name, uses_spcompress=uses_spcompress)
+
+
+# ---- memory ----------------------------------------------------------------------------------
+
+
+class Own(NamedTuple):
+    """In the place of a workspace: memory for this call, where the tensor lies."""
+
+    like: Tensor
+
+
+class _Staging(NamedTuple):
+    """Pinned memory of a plan, the plan, and the event behind its copy."""
+
+    buffer: Tensor
+    plan: Plan
+    copied: Any
+
+
+class _Ring:
+    """Staging of one GPU: an entry is used again when the copy out of it has ended."""
+
+    entries: dict[int, list] = {}
+    LENGTH = 32
+
+    @classmethod
+    def take(cls, device: Any, pinned: int, plan: int) -> _Staging:
+        entries = cls.entries.setdefault(device.index, [])
+        for i, entry in enumerate(entries):
+            if entry.copied.query() and entry.buffer.shape[0] >= pinned and entry.plan.size >= plan:
+                return entries.pop(i)
+        if len(entries) >= cls.LENGTH:
+            entries.pop(0).copied.synchronize()
+        return _Staging(_memory.pinned(max(pinned, 1 << 16)), Plan(plan), torch.cuda.Event())
+
+    @classmethod
+    def give(cls, device: Any, entry: _Staging) -> None:
+        entry.copied.record(torch.cuda.current_stream(device))
+        cls.entries[device.index].append(entry)
+
+
+def _bytes_of(name: str, buffer: Tensor) -> Tensor:
+    """A workspace as bytes that begin at a multiple of 16."""
+    if buffer is None:
+        raise expect(name, "workspace_buffer", "a tensor", None)
+    if _frameworks.is_torch(buffer):
+        raw = buffer.reshape(-1).view(torch.uint8)
+        return raw[-raw.data_ptr() % 16:]
+    raw = buffer.reshape(-1).view("uint8")
+    return raw[-raw.__array_interface__["data"][0] % 16:]
+
+
+def _need(sizes: Any) -> int:
+    """Bytes of a workspace."""
+    return (sizes.device_int + 255) // 256 * 256 + sizes.device + 16
+
+
+def _carve(name: str, raw: Tensor, sizes: Any, pinned: Any) -> Workspace:
+    """The plan's lists at the beginning, scratch behind."""
+    lists = (sizes.device_int + 255) // 256 * 256
+    if raw.shape[0] < lists + sizes.device:
+        raise expect(name, "workspace_buffer", f"at least {_need(sizes)} bytes",
+                     f"{raw.shape[0]} bytes")
+    return Workspace(raw[lists:], raw[:lists], pinned)
+
+
+# ---- the call --------------------------------------------------------------------------------
+
+
+def _renamed(error: Exception, name: str, spelled: dict[str, str]) -> Exception:
+    """A message of the library under the caller's names."""
+    argument, colon, rest = str(error).partition(": ")[2].partition(": ")
+    if not colon:
+        return error
+    return type(error)(f"{name}: {spelled.get(argument, argument)}: {rest}")
+
+
+def once(name: str, op: Operators, workspace_buffer: Tensor, plan: dict[str, Any],
+         run: dict[str, Any], spelled: dict[str, str]) -> None:
+    """Plans and runs. spelled has the caller's names of the library's arguments."""
+    own = isinstance(workspace_buffer, Own)
+    raw = _frameworks.empty(workspace_buffer.like, (64,), "uint8") if own else _bytes_of(
+        name, workspace_buffer)
+    whole = Workspace(raw)
+    if _memory.capturing(whole.device):
+        raise RuntimeError(
+            f"{name}: it plans in each call, and no plan can be made while a graph is captured; "
+            "the wrappers with use_cuda_graph plan outside")
+    values = [plan.get(n) for n in op.names]
+    arguments = [run.get(n) for n in _RUN_NAMES[id(op)]]
+    try:
+        sizes = op.sizes(*values, whole.address)
+        if own:
+            raw = _bytes_of(name, _frameworks.empty(raw, (_need(sizes),), "uint8"))
+        if whole.device is None:
+            space, memory = _carve(name, raw, sizes, None), Plan(sizes.plan)
+            op.plan(*values, space.address, memory.address, None)
+            op.run(*arguments, space.address, memory.address)
+        else:
+            _on_gpu(name, op, raw, sizes, values, arguments)
+    except BusyError:
+        raise
+    except (ValueError, NotImplementedError, RuntimeError) as error:
+        renamed = _renamed(error, name, spelled)
+        if renamed is error:
+            raise
+        raise renamed from None
+
+
+def _on_gpu(name: str, op: Operators, raw: Tensor, sizes: Any, values: list,
+            arguments: list) -> None:
+    device = raw.device
+    entry = _Ring.take(device, sizes.pinned, sizes.plan)
+    entry.plan._memory[:] = Plan(entry.plan.size)._memory[:]
+    space = _carve(name, raw, sizes, entry.buffer)
+    try:
+        op.plan(*values, space.address, entry.plan.address, space.stream)
+        op.run(*arguments, space.address, entry.plan.address)
+    finally:
+        _Ring.give(device, entry)
