@@ -469,6 +469,9 @@ typedef struct bolide_batch_mla_run_args {
     const bolide_tensor *lse;                      /* [n, h] f32, or NULL */
     const bolide_workspace *workspace;             /* the plan's */
     bolide_plan *plan;
+    const bolide_tensor *ckv_scale_arr; /* [p, page_size, d_ckv/128] f32 or NULL: of each 128
+                                           elements of a row of a ckv_cache of 8 bits, on top of
+                                           ckv_scale; on the CPU */
 } bolide_batch_mla_run_args;
 
 BOLIDE_API BOLIDE_MUST_USE bolide_status bolide_batch_mla_workspace(

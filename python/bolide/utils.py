@@ -196,6 +196,28 @@ def get_device_sm_count(device: Any) -> int:
     return get_device_properties(device).multi_processor_count
 
 
+def get_trtllm_gen_multi_ctas_kv_counter_bytes(batch_size: int, num_qo_heads: int,
+                                               sm_count: int) -> int:
+    """Bytes of the counters that programs bring to FlashInfer's kernels, one of four bytes for each
+    request and head and for each multiprocessor. Bolide's need none."""
+    return 4 * max(batch_size * num_qo_heads, sm_count)
+
+
+class FP4Tensor:
+    """Values of NVFP4, two a byte, and their scales, for programs that make one. What would read or
+    write it refuses it by name.
+
+    :param data: ``[…, d / 2]`` uint8. :param scale: of blocks of 16 values.
+    :param scale_start_index: the first row of scale that belongs to data.
+    :param original_shape: of the values before rows were padded.
+    """
+
+    def __init__(self, data: Tensor, scale: Tensor, scale_start_index: int = 0,
+                 original_shape: Optional[Tuple[int, ...]] = None):
+        self.data, self.scale = data, scale
+        self.scale_start_index, self.original_shape = scale_start_index, original_shape
+
+
 def get_shared_bytes_per_block_optin(device: Any) -> int:
     """Bytes of shared memory that a block may ask for."""
     return get_device_properties(device).shared_memory_per_block_optin

@@ -16,8 +16,8 @@ from test_signatures import CALLS, found  # noqa: E402
 DEVICES = ["cpu"] + (["cuda"] if torch.cuda.is_available() else [])
 
 # Functions without tensors of a model, modules that are loaded, and one whose result has a size that
-# lies in a tensor; FlashInfer's own looks at it, too. xqa and the wrappers' functions plan within
-# the call, from lengths that they look at; a plan stays outside of what is compiled.
+# lies in a tensor; FlashInfer's own looks at it, too. xqa plans within the call, as the functions do
+# that test_contracts.py compiles; the plan of a wrapper stays outside of what is compiled.
 NOT_TRACED = {
     "is_gated_activation", "next_positive_power_of_2", "segment_packbits",
     "single_decode_with_kv_cache_with_jit_module", "single_prefill_with_kv_cache_with_jit_module",

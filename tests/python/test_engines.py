@@ -421,3 +421,85 @@ def test_attributes(fw):
         if line.startswith("attribute "):
             _, kind, name, *_ = line.split()
             assert hasattr(made[kind], name.rstrip(":")), line
+
+
+# ---- attention in one call -------------------------------------------------------------------
+
+
+def test_vllm_xqa_decode(fw, rng, close):
+    """Where the engine finds XQA: pages NHD, the causal order as a mask over new tokens."""
+    need(fw, "batch_decode")
+    for q_len in (1, 3):
+        b = Batch(fw, rng, [q_len] * 4, [9, 3, 40, 17], dtype="bfloat16", page=16)
+        out = torch.full((4 * q_len + 2, 4, 64), float("nan"), dtype=torch.bfloat16,
+                         device=fw.device)
+        mask = None
+        if q_len > 1:
+            if fw.device != "cpu":
+                continue
+            rows = torch.tensor([[1], [3], [7]], dtype=torch.int32).expand(4, 3, 1)
+            mask = rows.contiguous().view(torch.uint16)
+        flashinfer.decode.xqa_batch_decode_with_kv_cache(
+            query=b.q, kv_cache=b.cache, kv_cache_sf=None, workspace_buffer=b.workspace(1 << 25),
+            block_tables=b.table(), seq_lens=b.lens, max_seq_len=64, bmm1_scale=0.125,
+            bmm2_scale=0.5, window_left=-1, out=out[:4 * q_len], sinks=None, kv_layout="NHD",
+            q_len_per_req=q_len, mask=mask, q_cu_seq_lens=None)
+        expected, lse = b.expected(causal=True)
+        b.check(close, out[:4 * q_len], (0.5 * expected, lse))
+
+
+def test_vllm_trtllm(fw, rng, close):
+    """Decode by cumulative lengths, prefill whose indptr of keys counts pages, and both parts of
+    latent attention's prefill, whose logarithms are to base 2."""
+    need(fw, "batch_decode", "batch_prefill_paged", "batch_prefill_ragged")
+    counters = flashinfer.utils.get_trtllm_gen_multi_ctas_kv_counter_bytes(64, 4, 132)
+    counters = torch.zeros(counters, dtype=torch.uint8, device=fw.device)
+    b = Batch(fw, rng, [3, 1, 17, 2], [9, 3, 31, 40], dtype="bfloat16", layout="HND", page=16)
+    out, lse = torch.full_like(b.q, float("nan")), b.q.new_empty(23, 4, dtype=torch.float32)
+    expected = b.expected(causal=True, window=20)
+    common = dict(query=b.q, kv_cache=b.cache, workspace_buffer=b.workspace(1 << 25),
+                  block_tables=b.table(), seq_lens=b.lens, bmm1_scale=0.125, bmm2_scale=1.0,
+                  window_left=20, sinks=None, o_sf_scale=None, out=out, kv_cache_sf=None,
+                  cum_seq_lens_q=b.qo, multi_ctas_kv_counter_buffer=counters)
+    flashinfer.decode.trtllm_batch_decode_with_kv_cache(
+        max_seq_len=40, kv_layout="HND", backend="trtllm-gen", q_len_per_req=None, max_q_len=17,
+        lse=lse, return_lse=True, **common)
+    b.check(close, (out, lse), expected)
+    out.fill_(float("nan"))
+    flashinfer.prefill.trtllm_batch_context_with_kv_cache(
+        max_q_len=17, max_kv_len=40, batch_size=4, cum_seq_lens_kv=b.indptr, **common)
+    b.check(close, out, expected)
+    k, v, starts = b.packed()
+    got = flashinfer.prefill.trtllm_ragged_attention_deepseek(
+        query=b.q, key=k, value=v, workspace_buffer=b.workspace(1 << 25), seq_lens=b.lens,
+        max_q_len=17, max_kv_len=40, bmm1_scale=0.125, bmm2_scale=1.0, o_sf_scale=1.0,
+        batch_size=4, window_left=-1, cum_seq_lens_q=b.qo, cum_seq_lens_kv=starts,
+        enable_pdl=False, is_causal=False, backend="trtllm-gen", return_lse=True, out=out,
+        skip_all_rows_active_check=True)
+    b.check(close, got, b.expected())
+
+
+def test_sglang_trtllm(fw, rng, close):
+    """The engine's prefill by FMHA v2, and its images by cuDNN: a bucket of the batch, padded with
+    requests of no token, and offsets in elements."""
+    need(fw, "batch_decode", "batch_prefill_paged", "batch_prefill_ragged")
+    b = Batch(fw, rng, [3, 1, 17, 2], [9, 3, 31, 40], dtype="bfloat16", page=16)
+    got = flashinfer.prefill.trtllm_fmha_v2_prefill(
+        (b.q, b.cache), input_layout="Q_PAGED_KV_NHD", workspace_buffer=b.workspace(1 << 25),
+        seq_lens=b.lens, max_q_len=17, max_kv_len=4096, bmm1_scale=0.125, bmm2_scale=1.0,
+        batch_size=4, cum_seq_lens_q=b.qo, cum_seq_lens_kv=b.indptr, block_tables=b.table(),
+        out=None, out_dtype=torch.bfloat16, mask_mode="causal", window_left=11, sinks=None,
+        skip_softmax_threshold_scale_factor=0.0)
+    b.check(close, got, b.expected(causal=True, window=11))
+    lens = [40, 9, 64]
+    b = Batch(fw, rng, lens, lens, h_kv=4, dtype="bfloat16")
+    k, v, _ = b.packed()
+    ends = np.concatenate([np.cumsum([0, *lens]), [113] * 5]) * 4 * 64
+    padded = b.index([*lens, 0, 0, 0, 0, 0]).view(8, 1, 1, 1)
+    offsets = b.index(ends).view(9, 1, 1, 1)
+    out, _ = flashinfer.prefill.cudnn_batch_prefill_with_kv_cache(
+        b.q, k, v, 0.125, b.workspace(1 << 25), max_token_per_sequence=64, max_sequence_kv=64,
+        actual_seq_lens_q=padded, actual_seq_lens_kv=padded, causal=False, return_lse=True,
+        batch_offsets_q=offsets, batch_offsets_k=offsets, batch_offsets_v=offsets,
+        batch_offsets_o=offsets, is_cuda_graph_compatible=True)
+    b.check(close, out, b.expected())

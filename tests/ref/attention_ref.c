@@ -471,6 +471,7 @@ static void mla_dims(ref_call *c) {
     ref_set_dim(c, "d_vo", ckv);
     ref_set_dim(c, "d_qk", ckv + kpe);
     ref_set_dim(c, "d_tail", kpe);
+    ref_set_dim(c, "n_tiles", ckv / 128);
     attention_scale_dims(c, h, 1);
     if (kpe > 0) {
         ref_give(c, "q_pe");
@@ -490,10 +491,23 @@ static void mla_fill(ref_call *c) {
     attention_fill_scales(c);
 }
 
+/* The latents with the scales of their parts, if there are any: a copy that the caller frees. */
+static ref_tensor scaled_latents(const ref_call *c) {
+    const ref_tensor *scales = ref_in(c, "ckv_scale_arr");
+    ref_tensor x = *ref_in(c, "ckv_cache");
+    const double *from = x.f64;
+    x.f64 = scales ? malloc((size_t)x.elems * sizeof *x.f64) : NULL;
+    for (int64_t i = 0; x.f64 && i < x.elems; i++)
+        x.f64[i] = from[i] * scales->f64[i / 128];
+    return x;
+}
+
 static void mla_ref(const ref_call *c, int64_t row) {
+    const ref_tensor scaled = scaled_latents(c);
+    const ref_tensor *ckv = scaled.f64 ? &scaled : ref_in(c, "ckv_cache");
     const view w = {.q = ref_in(c, "q_nope"),
-                    .k = ref_in(c, "ckv_cache"),
-                    .v = ref_in(c, "ckv_cache"),
+                    .k = ckv,
+                    .v = ckv,
                     .q_tail = ref_in(c, "q_pe"),
                     .k_tail = ref_in(c, "kpe_cache"),
                     .k_scale = "ckv_scale",
@@ -505,6 +519,7 @@ static void mla_ref(const ref_call *c, int64_t row) {
                     .d_vo = ref_dim(c, "d_vo"),
                     .at = latent_place};
     attend_row(c, &w, row);
+    free(scaled.f64);
 }
 
 /* A latent is read once, as key and as value. */

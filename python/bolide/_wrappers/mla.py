@@ -18,7 +18,7 @@ _OPERATORS = bind(
     "kv_data_type o_data_type causal window_left logits_soft_cap sm_scale max_batch_size "
     "max_num_rows max_sequence_kv",
     "q_nope q_pe ckv_cache kpe_cache kv_indices block_tables q_scale ckv_scale kpe_scale o_scale "
-    "return_lse_base_on_e out lse")
+    "return_lse_base_on_e ckv_scale_arr out lse")
 
 
 class Latent(Planned):
@@ -72,15 +72,15 @@ class Latent(Planned):
 
     def _run_latents(self, q_nope: Tensor, q_pe: Any, ckv_cache: Tensor, kpe_cache: Any,
                      q_scale: Any, ckv_scale: Any, kpe_scale: Any, o_scale: Any, base_e: bool,
-                     out: Any, lse: Any, return_lse: bool) -> Any:
+                     out: Any, lse: Any, return_lse: bool, ckv_scale_arr: Any = None) -> Any:
         self._before_run()
         out, lse = self._outputs(q_nope, out, lse, return_lse)
         q_scale, _ = self._scales(q_scale, 1.0)
         if q_pe is not None and q_pe.shape[-1] == 0:
             q_pe = kpe_cache = None
         _OPERATORS.run(q_nope, q_pe, ckv_cache, kpe_cache, self._kv_indices_buf,
-                       self._block_tables, q_scale, ckv_scale, kpe_scale, o_scale, base_e, out,
-                       lse, self._workspace.address, self._plan_info.address)
+                       self._block_tables, q_scale, ckv_scale, kpe_scale, o_scale, base_e,
+                       ckv_scale_arr, out, lse, self._workspace.address, self._plan_info.address)
         return (out, lse) if return_lse else out
 
 
@@ -174,19 +174,21 @@ class BatchMLAPagedAttentionWrapper(Latent):
             caches.
         :param kv_len: of the backend "cutlass", ``[b]`` int32 keys. :param page_table: likewise,
             ``[b, m]`` int32 page ids. The logits' scale is then ``1 / sqrt(128 + 64)``.
-        :param profiler_buffer: refused, as is ckv_scale_arr.
+        :param ckv_scale_arr: ``[pages, page_size, d_ckv / 128]`` float32, of each 128 elements of a
+            row of a ckv_cache in fp8, on top of ckv_scale; on the CPU.
+        :param profiler_buffer: refused.
         :returns: out, or (out, lse) with return_lse.
         """
         name = "BatchMLAPagedAttentionWrapper.run"
         refuse(name, profiler_buffer=profiler_buffer)
-        later(name, ckv_scale_arr=ckv_scale_arr)
         if self._backend == "cutlass":
             self._plan_with_run(q_nope, q_pe, ckv_cache, kv_len, page_table)
         elif kv_len is not None or page_table is not None:
             raise ValueError(f"{name}: kv_len: expected None, as plan() had the lengths; got a "
                              "tensor")
         return self._run_latents(q_nope, q_pe, ckv_cache, kpe_cache, None, ckv_scale, kpe_scale,
-                                 o_scale, return_lse_base_on_e, out, lse, return_lse)
+                                 o_scale, return_lse_base_on_e, out, lse, return_lse,
+                                 ckv_scale_arr)
 
     def _plan_with_run(self, q_nope: Tensor, q_pe: Tensor, ckv_cache: Tensor, kv_len: Any,
                        page_table: Any) -> None:

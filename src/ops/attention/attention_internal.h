@@ -25,7 +25,8 @@
 enum {
     BOLIDE__ATTN_HEAD_DIM = 576,  /* largest head size */
     BOLIDE__ATTN_TILE_ROWS = 256, /* largest tile of the CPU kernel */
-    BOLIDE__ATTN_DOT_ROWS = 8     /* rows up to which reading in place is faster than packing */
+    BOLIDE__ATTN_DOT_ROWS = 8,    /* rows up to which reading in place is faster than packing */
+    BOLIDE__ATTN_SCALED = 128     /* elements of a scale in row_scales */
 };
 
 /* Bits of bolide__attention_params.flags. */
@@ -42,7 +43,8 @@ enum {
     BOLIDE__ATTN_TAIL = 512,   /* the last d_tail columns of q and k are tensors of their own */
     BOLIDE__ATTN_VARIANT = 1024,
     BOLIDE__ATTN_LATENT = 2048, /* values are the first d_vo columns of the keys, of one head */
-    BOLIDE__ATTN_DRAFT = 4096   /* CPU: bits over a request's query tokens say which are seen */
+    BOLIDE__ATTN_DRAFT = 4096,  /* CPU: bits over a request's query tokens say which are seen */
+    BOLIDE__ATTN_PLACED = 8192  /* CPU: positions are places in a matrix, see fold_q */
 };
 
 /* What the texts of a custom variant see of the element at hand, by these names. */
@@ -188,7 +190,13 @@ typedef struct bolide__attention_params {
     int64_t draft_bytes;      /* of a row that hold bits */
     const int32_t *v_indices; /* page ids of values; NULL: those of keys */
     int64_t v_table_row;      /* like table_row, of v_indices */
-    int64_t chunk;            /* of chunked attention; 0: off */
+    const float *row_scales;  /* [pages, page_size, d_vo / ATTN_SCALED] of latents of 8 bits */
+    int64_t row_scales_page, row_scales_n; /* elements */
+    int64_t chunk;                         /* of chunked attention; 0: off */
+    /* With ATTN_PLACED row x of q is row x % fold_q of a matrix, entry y of the cache (page id *
+     * page_size + row in the page) its column y % fold_kv, and these are the positions, aligned at
+     * the bottom right. */
+    int64_t fold_q, fold_kv;
 } bolide__attention_params;
 
 #ifndef __CUDACC_RTC__
@@ -205,6 +213,7 @@ typedef struct bolide__attention_plan {
         int64_t q_dtype, kv_dtype, o_dtype;
         int64_t flags, window_left, chunk, use_custom_mask, use_indptr, paged;
         double sm_scale, soft_cap, rope_scale, rope_theta;
+        int64_t fold_q, fold_kv; /* rows and columns of a matrix of blocks; 0: none */
         int64_t tile_rows, workers, unit_heads;
         int64_t keys, stages; /* CUDA: of a block's tiles; keys 0: the float32 kernel; stages 0:
                                  that of latents */
@@ -255,7 +264,9 @@ typedef struct bolide__attention_problem {
     int64_t max_batch, max_rows, max_kv_len; /* BOLIDE_NO_INT: not declared */
     int64_t max_q_len;                       /* bound of one request; BOLIDE_NO_INT: none */
     int64_t batch;
-    int64_t single; /* 1: one request that is planned and run in the same call */
+    int64_t single;          /* 1: one request that is planned and run in the same call */
+    int64_t fold_q, fold_kv; /* rows and columns of a matrix of blocks; 0: none */
+    int64_t placed;          /* 1: positions are places in that matrix */
 
     const bolide_tensor *qo_indptr;           /* [b+1] */
     const bolide_tensor *kv_indptr;           /* [b+1] pages, or keys without pages */
@@ -309,6 +320,7 @@ typedef struct bolide__attention_run_args {
     const bolide_tensor *q_scale_tensor, *k_scale_tensor, *v_scale_tensor, *o_scale_tensor;
     double tail_scale;
     const bolide_tensor *tail_scale_tensor;
+    const bolide_tensor *row_scales; /* of k, a latent of 8 bits; or NULL */
     const bolide_tensor *prefix_len, *token_pos, *max_item_len;
     int64_t token_pos_len;
     int64_t lse_base_e;
@@ -363,6 +375,11 @@ bool bolide__attention_cuda_rows(const bolide__call *call, struct bolide__attent
 static inline int64_t bolide__attention_score_rows(int64_t unit_heads, int64_t tile_rows) {
     const int64_t few = tile_rows < BOLIDE__ATTN_DOT_ROWS ? tile_rows : BOLIDE__ATTN_DOT_ROWS;
     return unit_heads * few > tile_rows ? unit_heads * few : tile_rows;
+}
+/* Whether a run may have scales of parts of a row: then the CPU's kernel has room for rows in f32.
+ */
+static inline bool bolide__attention_may_scale_rows(int64_t flags, int64_t kv_dtype) {
+    return flags & BOLIDE__ATTN_LATENT && kv_dtype & (BOLIDE_F8_E4M3FN | BOLIDE_F8_E5M2);
 }
 /* Bytes of scratch that one CPU lane needs. */
 int64_t bolide__attention_lane_bytes(const struct bolide__attention_frozen *f);

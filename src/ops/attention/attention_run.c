@@ -270,9 +270,16 @@ static void fill_plan(bolide__attention_params *p, const bolide__attention_run_a
     p->soft_cap = f->soft_cap;
     p->rope_scale = f->rope_scale;
     p->rope_theta = f->rope_theta;
+    p->fold_q = f->fold_q;
+    p->fold_kv = f->fold_kv;
 }
 
 static void fill_tail(bolide__attention_params *p, const bolide__attention_run_args *a) {
+    if (a->row_scales) {
+        p->row_scales = bolide__data(a->row_scales);
+        p->row_scales_page = bolide__stride(a->row_scales, 0);
+        p->row_scales_n = bolide__stride(a->row_scales, 1);
+    }
     if (!a->q_tail)
         return;
     p->q_tail = bolide__data(a->q_tail);
@@ -365,6 +372,8 @@ int64_t bolide__attention_lane_bytes(const struct bolide__attention_frozen *f) {
         floats += 2 * block * pad16(f->d_qk / 2);
     if (f->flags & BOLIDE__ATTN_VARIANT)
         floats += block * dq + block * dv;
+    if (bolide__attention_may_scale_rows(f->flags, f->kv_dtype))
+        floats += block * dv;
     return (floats * (int64_t)sizeof(float) + 127) / 128 * 128;
 }
 

@@ -4,6 +4,7 @@
 // whose keys lie in two caches, the second of which is the tail of a key, and whose values are the
 // first.
 
+#include "core/context.h"
 #include "ops/attention/attention_rows.h"
 
 #define A bolide_batch_mla_plan_args
@@ -41,6 +42,8 @@ static const bolide_param run_rows[] = {
     BOLIDE_F64_OR(A, o_scale, " | _", BOLIDE_F32, 1, "the same of out"),
     BOLIDE_BOOL_ROW(A, return_lse_base_on_e, 0, "whether lse is a natural logarithm"),
     BOLIDE__ATTN_OUT_ROWS(A, "n"),
+    BOLIDE_IN(A, ckv_scale_arr, "p page_size n_tiles", BOLIDE_F32,
+              "of each 128 elements of a row of ckv_cache", BOLIDE__ATTN_OPTION),
 };
 #undef A
 
@@ -132,6 +135,7 @@ static bolide__attention_run_args run_args(const bolide__call *call) {
         .v_scale = a->ckv_scale,
         .o_scale = a->o_scale,
         .tail_scale = a->kpe_scale,
+        .row_scales = a->ckv_scale_arr,
         .q_scale_tensor = a->q_scale_tensor,
         .k_scale_tensor = a->ckv_scale_tensor,
         .v_scale_tensor = a->ckv_scale_tensor,
@@ -157,12 +161,32 @@ static bolide_status check_tail(const bolide__call *call, const char *name, cons
                            d_tail ? "NULL" : "a tensor");
 }
 
+/* Scales of parts of a row, as caches of 8 bits have them. */
+static bolide_status check_row_scales(const bolide__call *call, const bolide_tensor *t,
+                                      const bolide__attention_plan *plan) {
+    const int64_t d = plan->frozen.d_vo;
+    if (!t)
+        return BOLIDE_OK;
+    if (call->ctx->device.type == BOLIDE_CUDA)
+        return BOLIDE_FAIL_UNSUPPORTED(call, "ckv_scale_arr", "pointer", "NULL on the GPU",
+                                       "a tensor");
+    if (bolide__dtype_bytes(plan->frozen.kv_dtype) != 1)
+        return BOLIDE_FAIL_UNSUPPORTED(call, "ckv_scale_arr", "pointer",
+                                       "NULL but for caches of 8 bits", "a tensor");
+    if (t->shape[2] * BOLIDE__ATTN_SCALED != d)
+        return BOLIDE_FAIL_ARG(call, "ckv_scale_arr", "shape",
+                               bolide__text("a scale of each 128 of %lld elements", (long long)d),
+                               "%lld", (long long)t->shape[2]);
+    return BOLIDE_OK;
+}
+
 static bolide_status check_run(const bolide__call *call) {
     const bolide_batch_mla_run_args *args = call->args;
     const bolide__attention_run_args a = run_args(call);
     const bolide__attention_plan *plan = (const bolide__attention_plan *)a.plan;
     BOLIDE_TRY(check_tail(call, "q_pe", args->q_pe, plan->frozen.d_tail));
     BOLIDE_TRY(check_tail(call, "kpe_cache", args->kpe_cache, plan->frozen.d_tail));
+    BOLIDE_TRY(check_row_scales(call, args->ckv_scale_arr, plan));
     BOLIDE_TRY(bolide__attention_check_scale(call, "ckv_scale", args->ckv_scale_tensor, 1));
     BOLIDE_TRY(bolide__attention_check_scale(call, "kpe_scale", args->kpe_scale_tensor, 1));
     return bolide__attention_check_run(call, &a);
