@@ -171,10 +171,8 @@ static double logit_slack(const ref_call *c) {
     const int units = !cuda && bf16 && whole && bolide__gemm_bf16(1)->unit;
     if (!cuda && !units)
         return f32_slack(c);
-    /* Hopper's kernel for 8 bits also takes weights in e4m3: off by up to 2^-4 of themselves, 0.026
-     * on average, and an output by as much of the root mean square; eight times that. */
     if (cuda && whole && q == BOLIDE_F8_E4M3FN && ref_dim(c, "d_qk") == 128)
-        return 0.2;
+        return 0.2; /* Hopper's weights are e4m3, too: off by 0.026 on average; eight times that */
     /* Tensor cores take weights in 16 bits: bf16 with bf16 queries, else f16. Each is off by up to
      * 2^-9 or 2^-12 of itself; ten times that covers the largest of many outputs, also in rows that
      * see few keys and so are larger than the root mean square of all. The CPU's units round the
