@@ -32,7 +32,7 @@ enum {
     BOLIDE__SM90_Q_BOX = 4   /* the rows of a tile of q are one box: the group divides them */
 };
 
-/* Of attention_sm90_fp8.cu: head size, keys of a tile, stages of keys and of values, turned tiles. */
+/* Of attention_sm90_fp8.cu: head size, keys of a tile, stages of keys and values, turned tiles. */
 enum {
     BOLIDE__FP8_SM90_D = 128,
     BOLIDE__FP8_SM90_KEYS = 128,
