@@ -165,19 +165,18 @@ static void scores_in_place(unit *u) {
                      .d = p->d_qk,
                      .d_stride = u->dq,
                      .rows = rows,
-                     .near = p->hooks ? 0 : near_rows(u->heads * p->d_qk * bytes)};
+                     .ahead = p->hooks ? 0 : ahead_rows(u->heads * p->d_qk * bytes)};
     if (!keys_change(p)) {
-        dot_all_scores(dot_kernels_of(u->k_dtype), &pass, u->q, u->scores);
+        dot_all_scores(u->k_dtype, &pass, u->q, u->scores);
         return;
     }
     const char *changed[BLOCK];
     pass.row = changed;
     pass.heads = 1;
-    pass.near = 0;
+    pass.ahead = 0;
     for (int64_t i = 0; i < u->heads; i++) {
         change_keys(u, i * p->k_h * bytes, changed);
-        dot_all_scores(dot_kernels_of(BOLIDE_F32), &pass, u->q + i * rows * u->dq,
-                       u->scores + i * rows * BLOCK);
+        dot_all_scores(BOLIDE_F32, &pass, u->q + i * rows * u->dq, u->scores + i * rows * BLOCK);
     }
 }
 
@@ -355,12 +354,12 @@ static void values_in_place(unit *u, const float *alpha) {
                      .d = p->d_vo,
                      .d_stride = u->dv,
                      .rows = rows,
-                     .near = p->hooks ? 0 : near_rows(u->heads * p->d_vo * bytes)};
+                     .ahead = p->hooks ? 0 : ahead_rows(u->heads * p->d_vo * bytes)};
     bool bad = false;
     for (int64_t i = 0; u->view == VIEW_SOME && i < u->heads; i++)
         bad |= any_nonfinite(u, i * pass.head_step);
     if (!bad) {
-        dot_all_values(dot_kernels_of(u->v_dtype), &pass, u->scores, alpha, u->o);
+        dot_all_values(u->v_dtype, &pass, u->scores, alpha, u->o);
         return;
     }
     for (int64_t i = 0; i < u->heads; i++)
