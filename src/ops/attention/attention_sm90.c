@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The host's side of attention_sm90.cu and attention_latent_sm90.cu: which plans are for them, the
-// list of items in the order in which blocks take them, specialisations and launches. A run whose arguments are not for them (a view that the copy engine cannot take,
-// multi-item scoring) goes to attention.cu or attention_latent.cu, which understand the same lists.
+// list of items in the order in which blocks take them, specialisations and launches. A run whose
+// arguments are not for them (a view that the copy engine cannot take, multi-item scoring) goes to
+// attention.cu or attention_latent.cu, which understand the same lists.
 
 #include "ops/attention/attention_sm90.h"
 
