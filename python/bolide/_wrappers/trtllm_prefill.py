@@ -168,7 +168,8 @@ def trtllm_ragged_attention_deepseek(
     ragged(name, query, key, value, workspace_buffer, plan, run, {
         **_NAMES, "q": "query", "k": "key", "v": "value", "sinks": "attention_sinks",
         "head_dim_qk": "query", "head_dim_vo": "value", "num_qo_heads": "query",
-        "seq_lens_q": "q_seq_lens_cpu"})
+        "seq_lens_q": "q_seq_lens_cpu", "seq_lens": "seq_lens" if kv_lens is None
+        else "kv_seq_lens_cpu"})
     return (out, lse) if return_lse else out
 
 
