@@ -42,7 +42,7 @@ first_steps() {
 }
 
 other_steps() {
-    parts operators 16
+    parts operators 32
     for test in every_format the_text_of_the_cpu any_batch_and_graph one_graph_for_all_lengths \
         filters the_real_model; do
         echo "engine-$test"
