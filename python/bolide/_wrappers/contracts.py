@@ -4,9 +4,10 @@ points of the families trtllm, xqa, cuDNN and FMHA v2 have in common.
 
 They bring block tables and lengths with every call and have no plan of their own, so each call
 plans for itself. The plan's lists lie at the beginning of the workspace and scratch behind them;
-what lay there before does not matter. Lengths on the host cost no wait; lengths on a GPU cost one
-copy back and one wait, so such a call cannot be captured in a graph. Messages of the library are
-passed on with the names of the function and of its arguments.
+what lay there before does not matter. No call waits: lengths on the host are planned there, and for
+lengths on a GPU a kernel plans, so that a graph can hold the call. With o_indptr alone they are
+copied back. Messages of the library are passed on with the names of the function and of its
+arguments.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ Tensor = Any
 LN2 = math.log(2)
 
 _COMMON = ("num_qo_heads num_kv_heads head_dim_vo kv_layout q_data_type kv_data_type o_data_type "
-           "causal window_left sm_scale max_sequence_kv ")
+           "causal window_left sm_scale max_sequence_kv plan_on_device ")
 _RUN = "sinks q_scale k_scale v_scale o_scale return_lse_base_on_e out lse"
 _PAGES = "q k_cache v_cache block_tables v_block_tables draft_mask " + _RUN
 _PACKED = "q k v " + _RUN
@@ -40,6 +41,7 @@ OPERATORS: dict[str, Operators] = {
                                  + _OPTIONS, _PACKED)}
 _RUN_NAMES = {"batch_decode": _PAGES.split(), "batch_prefill_paged": _PAGES.split(),
               "batch_prefill_ragged": _PACKED.split()}
+_LENGTHS = ("qo_indptr", "kv_indptr", "v_indptr", "o_indptr", "seq_lens", "seq_lens_q")
 _UINT32 = _dtypes.BY_NAME["uint32"].bit
 _WORDS = _UINT32 | sum(_dtypes.BY_NAME[n].bit for n in ("uint16", "int16", "int32"))
 
@@ -269,10 +271,8 @@ def _eager(name: str, op: str, workspace_buffer: Any, plan: dict[str, Any], run:
     raw = _frameworks.empty(workspace_buffer.like, (64,), "uint8") if own else _bytes_of(
         name, workspace_buffer)
     whole = Workspace(raw)
-    if _memory.capturing(whole.device):
-        raise RuntimeError(
-            f"{name}: it plans in each call, and no plan can be made while a graph is captured; "
-            "the wrappers with use_cuda_graph plan outside")
+    if whole.device is not None:
+        plan = _planned_where(name, plan, whole.device)
     calls = OPERATORS[op]
     values = [plan.get(n) for n in calls.names]
     arguments = [run.get(n) for n in _RUN_NAMES[op]]
@@ -284,6 +284,10 @@ def _eager(name: str, op: str, workspace_buffer: Any, plan: dict[str, Any], run:
             space, memory = _carve(name, raw, sizes, None), Plan(sizes.plan)
             calls.plan(*values, space.address, memory.address, None)
             calls.run(*arguments, space.address, memory.address)
+        elif plan["plan_on_device"]:
+            space, memory = _carve(name, raw, sizes, None), Plan(sizes.plan)
+            calls.plan(*values, space.address, memory.address, space.stream)
+            calls.run(*arguments, space.address, memory.address)
         else:
             _on_gpu(name, calls, raw, sizes, values, arguments)
     except BusyError:
@@ -293,6 +297,21 @@ def _eager(name: str, op: str, workspace_buffer: Any, plan: dict[str, Any], run:
         if renamed is error:
             raise
         raise renamed from None
+
+
+def _planned_where(name: str, plan: dict[str, Any], device: Any) -> dict[str, Any]:
+    """The arguments of a plan on a GPU: it is made there as soon as one length lies there, and then
+    the others follow it."""
+    arrays = {n: t for n, t in plan.items() if n in _LENGTHS and t is not None}
+    stays = any(_memory.on_gpu(t) for t in arrays.values()) and "o_indptr" not in arrays
+    if stays:
+        return {**plan, **{n: _memory.to_device(t, device) for n, t in arrays.items()},
+                "plan_on_device": True}
+    if _memory.capturing(device):
+        raise RuntimeError(
+            f"{name}: lengths: expected all on the GPU, and no offsets of out, while a graph is "
+            "captured, since the host then plans for the values it sees")
+    return {**plan, "plan_on_device": False}
 
 
 def _on_gpu(name: str, op: Operators, raw: Tensor, sizes: Any, values: list,

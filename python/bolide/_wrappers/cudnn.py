@@ -84,7 +84,8 @@ def cudnn_batch_decode_with_kv_cache(
     :param batch_offsets_q: ``[b]`` or ``[b + 1]`` int32, elements before each request's row of q;
         batch_offsets_o of out; without block_tables batch_offsets_k of k_cache, and
         batch_offsets_v of v_cache (k_cache's by default).
-    :param is_cuda_graph_compatible: a hint; the call plans and cannot be captured.
+    :param is_cuda_graph_compatible: a hint: a graph holds the call where all lengths lie on the GPU
+        and there are no batch_offsets_o.
     :returns: ``[b, h_q, d_v]`` of q's dtype, or out.
     """
     name = "cudnn_batch_decode_with_kv_cache"
@@ -236,8 +237,8 @@ def cudnn_batch_prefill_with_kv_cache(
         request's own are -inf in a new one and left alone in a given one; with batch_offsets_stats
         ``[rows, h_q]``, whose offsets must be those of q.
     :param out: ``[rows, h_q, d_v]``. :param o_data_type: of the result: out's, else q's.
-    :param backend: None or "cubin": one implementation. :param is_cuda_graph_compatible: a hint;
-        the call plans and cannot be captured.
+    :param backend: None or "cubin": one implementation. :param is_cuda_graph_compatible: a hint:
+        a graph holds the call where all lengths lie on the GPU and there are no batch_offsets_o.
     :returns: (out, lse), of which lse is None without return_lse.
     """
     name = "cudnn_batch_prefill_with_kv_cache"

@@ -129,7 +129,7 @@ def trtllm_ragged_attention_deepseek(
     :param cum_seq_lens_q: ``[b + 1]`` int32: where each request's rows begin; cum_seq_lens_kv: its
         keys. :param max_q_len: bound of the rows, max_kv_len of the keys of a request.
     :param q_seq_lens_cpu: ``[b]`` int32 on the host, rows of each request, and kv_seq_lens_cpu its
-        keys: with both, a call on a GPU waits for nothing.
+        keys: with both, the host plans for them.
     :param bmm1_scale: of the logits, bmm2_scale of the result: numbers or float32 tensors.
     :param o_sf_scale: of NVFP4 results; 1 and -1 say that there are none.
     :param window_left: keys visible before a query's own; -1 is no limit.
