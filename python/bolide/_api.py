@@ -41,6 +41,7 @@ from .sampling import (
     sampling_from_probs, softmax, top_k_mask_logits, top_k_renorm_probs, top_k_sampling_from_probs,
     top_k_top_p_sampling_from_logits, top_k_top_p_sampling_from_probs, top_p_renorm_probs,
     top_p_sampling_from_probs)
+from .sparse import BlockSparseAttentionWrapper, VariableBlockSparseAttentionWrapper
 from .tllm_enums import ActivationType, RoutingMethodType, SfLayout, is_gated_activation
 from .topk import TopKTieBreak, top_k, top_k_page_table_transform, top_k_ragged_transform
 from .topk_varlen import top_k_varlen
@@ -64,6 +65,7 @@ __all__ = [
     "BatchDecodeWithPagedKVCacheWrapper", "BatchDecodeWithSharedPrefixPagedKVCacheWrapper",
     "BatchMLAPagedAttentionWrapper", "BatchPrefillWithPagedKVCacheWrapper",
     "BatchPrefillWithRaggedKVCacheWrapper", "BatchPrefillWithSharedPrefixPagedKVCacheWrapper",
+    "BlockSparseAttentionWrapper",
     "bmm_bf16", "BusyError", "chain_speculative_sampling", "coverage",
     "CUDAGraphBatchDecodeWithPagedKVCacheWrapper", "cudnn_batch_decode_with_kv_cache",
     "fast_decode_plan", "flashinfer_path",
@@ -81,4 +83,5 @@ __all__ = [
     "top_k_ragged_transform", "top_k_renorm_probs", "top_k_sampling_from_probs",
     "top_k_top_p_sampling_from_logits", "top_k_top_p_sampling_from_probs", "top_k_varlen",
     "top_p_renorm_probs", "top_p_sampling_from_probs", "TopKTieBreak",
+    "VariableBlockSparseAttentionWrapper",
     "trtllm_fmha_v2_prefill", "xqa_mla", *_DTYPES]

@@ -202,6 +202,8 @@ class BatchDecodeWithPagedKVCacheWrapper(Planned):
         :param q_data_type: float16, bfloat16, float32 or fp8; kv_data_type is like it by default,
             o_data_type, too, and bfloat16 for fp8. data_type is an older name for the first two.
         :param sm_scale: ``1 / sqrt(head_dim)`` by default.
+        :param rope_scale: positions are divided by it with "ROPE_LLAMA"; 1 by default.
+        :param rope_theta: base of its frequencies; 10000 by default.
         :param block_tables: ``[b, m]`` int32, page ids by request. They are read with the backend
             "trtllm-gen" or where indices is None; else indices names the same pages.
         :param seq_lens: ``[b]`` int32, keys of each request, in the place of last_page_len.
@@ -379,7 +381,8 @@ def fast_decode_plan(
 
     With lengths on the host (global_override_indptr_cpu in the place of an indptr on the GPU)
     nothing waits; last_page_len on the GPU is read only where pages hold more than one token. In
-    graph mode indices that already lie in the wrapper's buffer are left alone.
+    graph mode indices that already lie in the wrapper's buffer are left alone. Arguments are those of
+    :meth:`BatchDecodeWithPagedKVCacheWrapper.plan`.
     """
     host = indptr if global_override_indptr_cpu is None else global_override_indptr_cpu
     lens = last_page_len

@@ -165,19 +165,18 @@ static void scores_in_place(unit *u) {
                      .d = p->d_qk,
                      .d_stride = u->dq,
                      .rows = rows,
-                     .near = p->hooks ? 0 : near_rows(u->heads * p->d_qk * bytes)};
+                     .ahead = p->hooks ? 0 : ahead_rows(u->heads * p->d_qk * bytes)};
     if (!keys_change(p)) {
-        dot_all_scores(dot_kernels_of(u->k_dtype), &pass, u->q, u->scores);
+        dot_all_scores(u->k_dtype, &pass, u->q, u->scores);
         return;
     }
     const char *changed[BLOCK];
     pass.row = changed;
     pass.heads = 1;
-    pass.near = 0;
+    pass.ahead = 0;
     for (int64_t i = 0; i < u->heads; i++) {
         change_keys(u, i * p->k_h * bytes, changed);
-        dot_all_scores(dot_kernels_of(BOLIDE_F32), &pass, u->q + i * rows * u->dq,
-                       u->scores + i * rows * BLOCK);
+        dot_all_scores(BOLIDE_F32, &pass, u->q + i * rows * u->dq, u->scores + i * rows * BLOCK);
     }
 }
 
@@ -209,15 +208,29 @@ static float alibi_slope(int64_t head, int64_t heads) {
     return (float)(exp2(-steps) * 1.4426950408889634);
 }
 
-/* Logits of 16 keys from their scores: cap, bias, mask. */
-BOLIDE_INLINE f32x16 finish_logits(const unit *u, f32x16 x, float slope, int64_t distance,
+/* The slope of a packed row's head. In a matrix that lies in several parts, the heads of all of
+ * them count one after the other. */
+static float slope_of_row(const unit *u, int64_t i, int64_t r) {
+    const bolide__attention_params *p = u->p;
+    const int64_t head = row_head(u, i, r);
+    if (!(p->flags & BOLIDE__ATTN_PLACED))
+        return alibi_slope(head, p->h_q);
+    const int64_t part = u->place.request->q_start / p->fold_q, parts = p->q_rows / p->fold_q;
+    return alibi_slope(part * p->h_q + head, parts * p->h_q);
+}
+
+/* Logits of the 16 keys from key c of the block on from their scores, of the query at a position:
+ * cap, bias, mask. */
+BOLIDE_INLINE f32x16 finish_logits(const unit *u, f32x16 x, float slope, int64_t position, int c,
                                    mask16 seen) {
     const bolide__attention_params *p = u->p;
     if (p->soft_cap > 0)
         x = f32_mul(f32_tanh(x), f32_set((float)(p->soft_cap * 1.4426950408889634)));
     if (p->flags & BOLIDE__ATTN_ALIBI) {
-        const f32x16 d = i32_to_f32(i32_add(i32_iota(), i32_set((int32_t)distance)));
-        x = f32_fma(f32_set(slope), d, x);
+        const i32x16 at = u->place.key_at ? i32_load(u->key_at + c)
+                                          : i32_add(i32_iota(), i32_set((int32_t)(u->key + c)));
+        const i32x16 distance = i32_sub(at, i32_set((int32_t)position));
+        x = f32_fma(f32_set(slope), i32_to_f32(distance), x);
     }
     return f32_select(seen, x, f32_set(-INFINITY));
 }
@@ -230,9 +243,8 @@ BOLIDE_INLINE float soften(unit *u, int64_t i, int64_t r, float *scores, bool pl
     const int64_t rows = u->place.rows;
     float *m = &u->m[i * rows + r], *l = &u->l[i * rows + r];
     const uint64_t bits = u->view == VIEW_OPEN ? low_bits(u->n) : u->visible[r];
-    const float slope =
-        !plain && p->flags & BOLIDE__ATTN_ALIBI ? alibi_slope(row_head(u, i, r), p->h_q) : 0;
-    const int64_t distance = u->key - (u->place.shift + row_token(u, r));
+    const float slope = !plain && p->flags & BOLIDE__ATTN_ALIBI ? slope_of_row(u, i, r) : 0;
+    const int64_t position = u->place.shift + row_token(u, r);
     f32x16 x[4];
     BOLIDE_UNROLL
     for (int c = 0; c < 4; c++) {
@@ -241,7 +253,7 @@ BOLIDE_INLINE float soften(unit *u, int64_t i, int64_t r, float *scores, bool pl
             x[c] = f32_mul(x[c], f32_set(u->row_scale[r]));
         if (!plain) {
             const mask16 seen = mask_of_bits((uint32_t)(bits >> (16 * c)) & 0xFFFFu);
-            x[c] = finish_logits(u, x[c], slope, distance + 16 * c, seen);
+            x[c] = finish_logits(u, x[c], slope, position, 16 * c, seen);
         }
     }
     const f32x16 old = f32_set(*m);
@@ -264,12 +276,11 @@ BOLIDE_INLINE float soften(unit *u, int64_t i, int64_t r, float *scores, bool pl
 /* The same with a variant. Without a softmax the weights are there already. */
 static float soften_variant(unit *u, int64_t r, float *scores) {
     const uint64_t seen = u->view == VIEW_OPEN ? low_bits(u->n) : u->visible[r];
-    const float slope =
-        u->p->flags & BOLIDE__ATTN_ALIBI ? alibi_slope(row_head(u, 0, r), u->p->h_q) : 0;
-    const int64_t distance = u->key - (u->place.shift + row_token(u, r));
+    const float slope = u->p->flags & BOLIDE__ATTN_ALIBI ? slope_of_row(u, 0, r) : 0;
+    const int64_t position = u->place.shift + row_token(u, r);
     for (int c = 0; c < BLOCK; c += 16) {
         const mask16 mask = mask_of_bits((uint32_t)(seen >> c) & 0xFFFFu);
-        f32_store(scores + c, finish_logits(u, f32_load(scores + c), slope, distance + c, mask));
+        f32_store(scores + c, finish_logits(u, f32_load(scores + c), slope, position, c, mask));
     }
     change_logits(u, r, seen, scores);
     if (!u->p->hooks->no_softmax)
@@ -343,12 +354,12 @@ static void values_in_place(unit *u, const float *alpha) {
                      .d = p->d_vo,
                      .d_stride = u->dv,
                      .rows = rows,
-                     .near = p->hooks ? 0 : near_rows(u->heads * p->d_vo * bytes)};
+                     .ahead = p->hooks ? 0 : ahead_rows(u->heads * p->d_vo * bytes)};
     bool bad = false;
     for (int64_t i = 0; u->view == VIEW_SOME && i < u->heads; i++)
         bad |= any_nonfinite(u, i * pass.head_step);
     if (!bad) {
-        dot_all_values(dot_kernels_of(u->v_dtype), &pass, u->scores, alpha, u->o);
+        dot_all_values(u->v_dtype, &pass, u->scores, alpha, u->o);
         return;
     }
     for (int64_t i = 0; i < u->heads; i++)
@@ -389,7 +400,7 @@ static void run_block(unit *u) {
     if (p->flags & BOLIDE__ATTN_ROPE) {
         const int64_t step = pad16(p->d_qk / 2);
         for (int j = 0; j < u->n; j++)
-            rope_angles(p, u->key + j, u->cosine + j * step, u->sine + j * step);
+            rope_angles(p, key_position(u, j), u->cosine + j * step, u->sine + j * step);
     }
     if (u->dot) {
         scores_in_place(u);
@@ -496,6 +507,8 @@ static void run_unit(unit *u, int64_t index) {
                             .rows = tile_rows_of(p, request, u->item->row),
                             .group = p->group,
                             .shift = (int64_t)request->kv_len - request->q_len};
+    if (p->flags & BOLIDE__ATTN_PLACED)
+        u->place.shift = request->q_start % p->fold_q + p->fold_kv - p->fold_q;
     u->dot = u->place.rows <= DOT_ROWS_MAX;
     u->unit = !u->dot && p->units;
     u->split = u->dot && dot_is_split(u->v_dtype);

@@ -242,8 +242,8 @@ static bolide__schedule_rules rules_of(const bolide__call *call,
         .tile_cost = f->device_type == BOLIDE_CUDA && f->tile_rows > 16 ? TILE_COST : 0,
         .chunk = (int32_t)chunk,
         .own_pieces = OWN_PIECES,
-        .causal = pr->causal && !pr->use_custom_mask,
-        .window_left = (int32_t)window,
+        .causal = pr->causal && !pr->use_custom_mask && !pr->placed,
+        .window_left = pr->placed ? -1 : (int32_t)window,
         .span = (int32_t)(pr->chunk < INT32_MAX ? pr->chunk : INT32_MAX),
     };
 }
@@ -258,7 +258,7 @@ static int64_t flags_of(const bolide__attention_problem *pr) {
            (pr->pos_encoding_mode == BOLIDE_POS_ROPE_LLAMA ? BOLIDE__ATTN_ROPE : 0) |
            (pr->pos_encoding_mode == BOLIDE_POS_ALIBI ? BOLIDE__ATTN_ALIBI : 0) |
            (pr->d_tail ? BOLIDE__ATTN_TAIL : 0) | (pr->latent ? BOLIDE__ATTN_LATENT : 0) |
-           (pr->variant ? BOLIDE__ATTN_VARIANT : 0);
+           (pr->variant ? BOLIDE__ATTN_VARIANT : 0) | (pr->placed ? BOLIDE__ATTN_PLACED : 0);
 }
 
 /* What a plan on the GPU works with. */
@@ -384,6 +384,8 @@ static bolide_status lay_out(const bolide__call *call, const bolide__attention_p
         .device_type = call->ctx->device.type,
         .q_len = pr->q_len_per_req,
         .on_device = cuda && pr->on_device,
+        .fold_q = pr->fold_q,
+        .fold_kv = pr->fold_kv,
     };
     bolide__schedule_maxima maxima = {0};
     BOLIDE_TRY(maxima_of(call, pr, split_of(call, pr) == BOLIDE__SPLIT_FIXED, &maxima));

@@ -282,14 +282,13 @@ static void soften_heads(unit *u, int n) {
 
 static void run_in_place(unit *u, const block *b) {
     const bolide__sparse_mla_params *p = u->p;
-    const dot_kernels *kernels = dot_kernels_of(u->dtype);
     dot_pass pass = {
         .row = b->row, .n = b->n, .heads = 1, .d = p->d_qk, .d_stride = u->dq, .rows = u->heads};
-    dot_all_scores(kernels, &pass, u->q, u->scores);
+    dot_all_scores(u->dtype, &pass, u->q, u->scores);
     soften_heads(u, b->n);
     pass.d = p->d_vo;
     pass.d_stride = u->dv;
-    dot_all_values(kernels, &pass, u->scores, u->alpha, u->o);
+    dot_all_values(u->dtype, &pass, u->scores, u->alpha, u->o);
 }
 
 static void run_by_tiles(unit *u, const block *b) {
