@@ -103,6 +103,14 @@ def empty(like: Any, shape, dtype: Any):
     return numpy.empty(tuple(shape), dtype=numpy_dtype(d))
 
 
+def widened(tensor: Any):
+    """float16 and bfloat16 in float32; any other tensor as it is."""
+    if is_torch(tensor):
+        return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
+    half = _dtypes.name_of(tensor.dtype) in ("float16", "bfloat16")
+    return tensor.astype("float32") if half else tensor
+
+
 def full(like: Any, shape, dtype: Any, value):
     """The same, filled."""
     out = empty(like, shape, dtype)

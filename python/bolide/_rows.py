@@ -257,6 +257,6 @@ def output(row: Row, table: tuple[Row, ...], given: dict[str, Any], names: dict[
         if choice and names.get(choice[0]) != choice[1]:
             continue
         shape = tuple(_value(word, names) for word in words)
-        if bit and bit != NO_INT and all(s is not None for s in shape):
+        if bit and bit != NO_INT and all(s is not None and s >= 0 for s in shape):
             return shape, bit
     return None

@@ -18,6 +18,7 @@ static const char *const batch_decode_cases[] = {
     "batch_decode len=0:1:7:8:9:63:64:65:128:300 page=1,3,16,19,128,256,512 x=f16 lse=given",
     "batch_decode len=0:0:0 x=f16 lse=given",
     "batch_decode b=0 x=f16 lse=given",
+    "batch_decode b=0 x=f16 fixed_split_size=2 block_tables=none,given",
     "batch_decode len=16:32:16 page=16 spare=0 x=f32 lse=given", /* a full pool */
     "batch_decode b=1 len=5000 x=f32 lse=given h_q=8 h_kv=1",    /* split */
     "batch_decode len=3000:1:700:0:2 x=f16 lse=given kv_layout=NHD,HND",
@@ -125,6 +126,7 @@ static const char *const batch_prefill_paged_cases[] = {
     "batch_prefill_paged len=3:2:0 q_len=5:2:4 x=f32 causal=1 lse=given",
     "batch_prefill_paged len=3 q_len=2 b=1 x=f32 causal=1",
     "batch_prefill_paged b=0 x=f16",
+    "batch_prefill_paged b=0 x=f16 fixed_split_size=2 block_tables=none,given",
     "batch_prefill_paged len=0:0 q_len=0:0 x=f16",
     "batch_prefill_paged len=5:6 q_len=0:0 x=f16", /* keys and no query */
     "batch_prefill_paged len=16:32:16 page=16 spare=0 x=f32 causal=1 lse=given",

@@ -159,7 +159,7 @@ static int64_t power_of_two(int64_t x) {
 static bolide_status longest(const bolide__call *call, const bolide__attention_problem *pr,
                              int64_t *out) {
     const int32_t *lens = on_host(pr->kv_len), *indptr = on_host(pr->kv_indptr);
-    if (!lens && !indptr)
+    if (!lens && !indptr && pr->batch > 0)
         return BOLIDE_FAIL_ARG(call, "max_sequence_kv", "value",
                                "a bound, as fixed_split_size needs one and the lengths are not "
                                "on the host",
