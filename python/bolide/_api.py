@@ -27,6 +27,7 @@ from .norm import (
     layernorm_quant, rmsnorm, rmsnorm_quant)
 from .page import (
     append_paged_kv_cache, append_paged_mla_kv_cache, get_batch_indices_positions, get_seq_lens)
+from .pod import BatchPODWithPagedKVCacheWrapper, PODWithPagedKVCacheWrapper
 from .prefill import (
     BatchPrefillWithPagedKVCacheWrapper, BatchPrefillWithRaggedKVCacheWrapper,
     single_prefill_with_kv_cache, single_prefill_with_kv_cache_return_lse, trtllm_fmha_v2_prefill)
@@ -63,7 +64,8 @@ __all__ = [
     "apply_rope_with_cos_sin_cache_inplace", "batch_invariant", "BatchAttention",
     "BatchAttentionWithAttentionSinkWrapper", "BatchDecodeMlaWithPagedKVCacheWrapper",
     "BatchDecodeWithPagedKVCacheWrapper", "BatchDecodeWithSharedPrefixPagedKVCacheWrapper",
-    "BatchMLAPagedAttentionWrapper", "BatchPrefillWithPagedKVCacheWrapper",
+    "BatchMLAPagedAttentionWrapper", "BatchPODWithPagedKVCacheWrapper",
+    "BatchPrefillWithPagedKVCacheWrapper",
     "BatchPrefillWithRaggedKVCacheWrapper", "BatchPrefillWithSharedPrefixPagedKVCacheWrapper",
     "BlockSparseAttentionWrapper",
     "bmm_bf16", "BusyError", "chain_speculative_sampling", "coverage",
@@ -75,7 +77,8 @@ __all__ = [
     "gemma_fused_add_rmsnorm", "gemma_rmsnorm", "get_batch_indices_positions", "get_seq_lens",
     "install_as_flashinfer", "is_gated_activation", "layernorm", "layernorm_quant", "merge_state",
     "merge_state_in_place", "merge_states", "min_p_sampling_from_probs", "mm_bf16",
-    "MultiLevelCascadeAttentionWrapper", "next_positive_power_of_2", "packbits", "rmsnorm",
+    "MultiLevelCascadeAttentionWrapper", "next_positive_power_of_2", "packbits",
+    "PODWithPagedKVCacheWrapper", "rmsnorm",
     "rmsnorm_quant", "RoutingMethodType", "sampling_from_logits", "sampling_from_probs",
     "segment_packbits", "SfLayout", "silu_and_mul", "single_decode_with_kv_cache",
     "single_prefill_with_kv_cache", "single_prefill_with_kv_cache_return_lse", "softmax",

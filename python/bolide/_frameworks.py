@@ -43,6 +43,8 @@ def is_numpy(value: Any) -> bool:
 
 def is_tensor(value: Any) -> bool:
     """Whether a value is a tensor of a framework, not a number, name or None."""
+    if isinstance(value, (int, float, str)):  # torch.compile knows no attributes of its numbers
+        return False
     return is_torch(value) or is_numpy(value) or hasattr(value, "__dlpack__")
 
 

@@ -148,6 +148,9 @@ def calls(device):
         "merge_state": (bolide.merge_state, (q, s, q, s * 2)),
         "merge_state_in_place": (inplace(bolide.merge_state_in_place), (q, s, q * 2, s * 2)),
         "merge_states": (bolide.merge_states, (torch.stack([q, q * 2], 1), torch.stack([s, s], 1))),
+        "variable_length_merge_states": (
+            triton.cascade.variable_length_merge_states,
+            (q, s, torch.arange(len(q) + 1, dtype=torch.int32, device=device))),
         "concat_mla_k": (written(concat_ops.concat_mla_k, torch.zeros(6, 128, 192, **half)),
                          (torch.randn(6, 128, 128, **half), torch.randn(6, 1, 64, **half))),
         "packbits": (lambda p: bolide.packbits(p.flatten() > 0.01, "little"), (probs,)),

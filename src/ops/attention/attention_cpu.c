@@ -423,42 +423,52 @@ static void run_block(unit *u) {
 
 /* ---- results ------------------------------------------------------------------------------ */
 
+/* Lets a sink, whose logit has base 2, join a row with the largest logit m and the sum l; gives
+ * what the row so far is to be multiplied by. */
+static float join_sink(float sink, float *m, float *l) {
+    const float top = *m > sink ? *m : sink;
+    if (top == -INFINITY)
+        return 1;
+    const f32x16 e =
+        f32_exp2_neg(f32_sub(f32_select(mask_first(1), f32_set(*m), f32_set(sink)), f32_set(top)));
+    const float weight = f32_lane(e, 0);
+    *l = *l * weight + f32_lane(e, 1);
+    *m = top;
+    return weight;
+}
+
+/* A row of sums of weighted values becomes their mean, times scale; 0 where no key was seen. */
+static void divide_row(float *o, int64_t d, float weight, float l, float scale) {
+    const f32x16 w = f32_set(weight), sum = f32_set(l), s = f32_set(scale);
+    for (int64_t c = 0; c < d; c += 16) {
+        const f32x16 x = f32_div(f32_mul(f32_load_n(o + c, d - c), w), sum);
+        f32_store_n(o + c, l == 0 ? f32_zero() : f32_mul(x, s), d - c);
+    }
+}
+
+static float lse_of(float m, float l, bool base_e) {
+    const float lse = m + f32_lane(f32_log2(f32_set(l)), 0);
+    return base_e ? lse * ln_2 : lse;
+}
+
 /* Sink, division, scales, store; m and l are the row's largest logit and sum. o is changed. */
 static void write_row(const bolide__attention_params *p, int64_t index, int64_t token, int64_t head,
                       float m, float l, float *o) {
     const bolide__attention_request *request = &p->requests[index];
-    float weight = 1;
-    if (p->sinks) {
-        const float sink = p->sinks[head * p->sink_h] * log2_e;
-        const float top = m > sink ? m : sink;
-        if (top != -INFINITY) {
-            const f32x16 e = f32_exp2_neg(
-                f32_sub(f32_select(mask_first(1), f32_set(m), f32_set(sink)), f32_set(top)));
-            weight = f32_lane(e, 0);
-            l = l * weight + f32_lane(e, 1);
-            m = top;
-        }
-    }
+    const float weight = p->sinks ? join_sink(p->sinks[head * p->sink_h] * log2_e, &m, &l) : 1;
     if (p->hooks && p->hooks->no_softmax && l > 0)
         l = 1;
     const double v_scale = (double)scale_value(&p->v_scale, head / p->group);
     const double o_scale = (double)scale_value(&p->o_scale, 0);
     const bool change = p->hooks && p->hooks->output && l != 0;
-    const f32x16 w = f32_set(weight), sum = f32_set(l);
-    const f32x16 s = f32_set((float)(change ? v_scale : v_scale / o_scale));
-    for (int64_t c = 0; c < p->d_vo; c += 16) {
-        const f32x16 x = f32_div(f32_mul(f32_load_n(o + c, p->d_vo - c), w), sum);
-        f32_store_n(o + c, l == 0 ? f32_zero() : f32_mul(x, s), p->d_vo - c);
-    }
+    divide_row(o, p->d_vo, weight, l, (float)(change ? v_scale : v_scale / o_scale));
     if (change)
         change_output(p, index, token, head, (float)o_scale, o);
     const int64_t at = (request->o_start + token) * p->out_n + head * p->out_h;
     narrow(o, dtype_at_mut(p->out, p->o_dtype, at), p->o_dtype, p->d_vo);
-    if (p->lse) {
-        const float lse = m + f32_lane(f32_log2(f32_set(l)), 0);
+    if (p->lse)
         p->lse[(request->q_start + token) * p->lse_n + head * p->lse_h] =
-            p->flags & BOLIDE__ATTN_LSE_BASE_E ? lse * ln_2 : lse;
-    }
+            lse_of(m, l, p->flags & BOLIDE__ATTN_LSE_BASE_E);
 }
 
 /* Index of a row in the slots. */
@@ -573,3 +583,6 @@ void BOLIDE_ISA(attention_merge)(void *arg, int64_t begin, int64_t end, int work
             merge_row(p, merge, index % p->h_kv, r);
     }
 }
+
+/* The units of sparse_mla, of the same passes. */
+#include "ops/attention/sparse_mla_units.h"
