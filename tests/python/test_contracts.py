@@ -539,33 +539,6 @@ def test_no_requests(fw, rng):
     assert tuple(out.shape) == (0, 4, 64) and tuple(lse.shape) == (0, 4)
 
 
-def test_graphs(fw, rng, close):
-    """A replay follows the lengths that lie on the GPU then."""
-    if fw.device == "cpu":
-        pytest.skip("the CPU has no graphs")
-    import torch
-
-    b = Batch(fw, rng, [1] * 5, [700, 1, 90, 400, 33], layout="HND", dtype="bfloat16", page=16)
-    out, space, table = nans(b, 5, 4, 64), workspace(b), b.table()
-    lens = b.lens.clone()
-
-    def call():
-        trtllm_batch_decode_with_kv_cache(b.q, b.cache, space, table, lens, 1024, 0.125, out=out)
-
-    call()
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        call()
-    for shorter in ([700, 1, 90, 400, 33], [3, 0, 1, 399, 30]):
-        lens.copy_(b.index(shorter))
-        out.fill_(float("nan"))
-        graph.replay()
-        expected = [attention(q, k[:n], v[:n], causal=True)[0]
-                    for (q, k, v), n in ((b.request(i), n) for i, n in enumerate(shorter))]
-        close(fw.numbers(out), np.concatenate(expected), "bfloat16", 2.0)
-
-
 def test_torch_compile(fw, rng, close):
     """Plans lie inside of the calls, and the calls in one graph."""
     if fw.name == "numpy":

@@ -92,6 +92,15 @@ def int32s(values: Any, like: Any) -> Any:
     return numpy.array(values, dtype=numpy.int32)
 
 
+def counted(n: int, like: Any, step: int = 1) -> Any:
+    """0, step, 2 * step, … (n of them) in int32, where another tensor lies."""
+    if _frameworks.is_torch(like):
+        return torch.arange(n, dtype=torch.int32, device=like.device) * step
+    import numpy
+
+    return numpy.arange(n, dtype=numpy.int32) * numpy.int32(step)
+
+
 _cache_buf: dict[tuple[str, Any], Any] = {}
 
 

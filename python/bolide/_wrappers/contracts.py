@@ -42,6 +42,8 @@ OPERATORS: dict[str, Operators] = {
 _RUN_NAMES = {"batch_decode": _PAGES.split(), "batch_prefill_paged": _PAGES.split(),
               "batch_prefill_ragged": _PACKED.split()}
 _LENGTHS = ("qo_indptr", "kv_indptr", "v_indptr", "o_indptr", "seq_lens", "seq_lens_q")
+# From so many rows on, a plan on the host, with its choice of kernels, wins back its wait.
+_MANY_ROWS = 2048
 _UINT32 = _dtypes.BY_NAME["uint32"].bit
 _WORDS = _UINT32 | sum(_dtypes.BY_NAME[n].bit for n in ("uint16", "int16", "int32"))
 
@@ -303,15 +305,17 @@ def _planned_where(name: str, plan: dict[str, Any], device: Any) -> dict[str, An
     """The arguments of a plan on a GPU: it is made there as soon as one length lies there, and then
     the others follow it."""
     arrays = {n: t for n, t in plan.items() if n in _LENGTHS and t is not None}
-    stays = any(_memory.on_gpu(t) for t in arrays.values()) and "o_indptr" not in arrays
-    if stays:
-        return {**plan, **{n: _memory.to_device(t, device) for n, t in arrays.items()},
-                "plan_on_device": True}
-    if _memory.capturing(device):
+    there = [_memory.on_gpu(t) for t in arrays.values()]
+    capturing = _memory.capturing(device)
+    if capturing and not (all(there) and "o_indptr" not in arrays):
         raise RuntimeError(
             f"{name}: lengths: expected all on the GPU, and no offsets of out, while a graph is "
             "captured, since the host then plans for the values it sees")
-    return {**plan, "plan_on_device": False}
+    if not any(there) or "o_indptr" in arrays or (
+            not capturing and (plan.get("max_num_rows") or 0) >= _MANY_ROWS):
+        return {**plan, "plan_on_device": False}
+    return {**plan, **{n: _memory.to_device(t, device) for n, t in arrays.items()},
+            "plan_on_device": True}
 
 
 def _on_gpu(name: str, op: Operators, raw: Tensor, sizes: Any, values: list,

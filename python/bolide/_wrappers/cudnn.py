@@ -121,8 +121,9 @@ def cudnn_batch_decode_with_kv_cache(
     if starts is None and ends is None and not packed:
         _decode(name, q, cache, workspace_buffer, lens, (1, None, None), plan, run, None, names)
         return out
-    plan.update(qo_indptr=_memory.int32s(range(b + 1), lens) if starts is None else starts,
-                seq_lens=lens, seq_lens_q=_memory.int32s([1] * b, lens), o_indptr=ends, causal=True)
+    plan.update(qo_indptr=_memory.counted(b + 1, lens) if starts is None else starts,
+                seq_lens=lens, seq_lens_q=_frameworks.full(lens, (b,), "int32", 1), o_indptr=ends,
+                causal=True)
     if packed:
         ragged(name, q, k_cache, v_cache, workspace_buffer, plan, run, names)
     else:
@@ -156,12 +157,13 @@ def _pages(name: str, q: Tensor, k_cache: Tensor, v_cache: Tensor, block_tables:
         raise c.expect(name, "k_cache", "[pages, h_kv, page_size, d]", list(k_cache.shape))
     if block_tables is None:
         b = k_cache.shape[0]
-        numbers = _memory.int32s(range(b), k_cache).reshape(b, 1)
-        block_tables = _memory.to_device(numbers, _memory.device_of(k_cache))
+        block_tables = _memory.counted(b, k_cache).reshape(b, 1)
     if lengths is None:
         if block_tables.shape[1] != 1:
             raise c.expect(name, "actual_seq_lens_kv", "a tensor with block_tables", None)
-        lengths = _memory.int32s([k_cache.shape[2]] * block_tables.shape[0], q)
+        b, page = block_tables.shape[0], k_cache.shape[2]
+        lengths = (_frameworks.full(q, (b,), "int32", page)
+                   if _memory.capturing(_memory.device_of(q)) else _memory.int32s([page] * b, q))
     return c.Cache(k_cache, v_cache, block_tables, None, "HND"), c.int32(lengths)
 
 
@@ -185,7 +187,7 @@ def _lse(q: Tensor, lens_q: Tensor, most: int, lse: Any, name: str, stats: Any,
 def _spread(lse: Tensor, rows: Tensor, starts: Tensor, lens_q: Tensor) -> None:
     """Rows of requests to ``[b, most, h_q]``. Rows that no request has keep what they hold."""
     b, most = lse.shape[:2]
-    place = _memory.to_device(_memory.int32s(range(most), rows), _memory.device_of(rows))
+    place = _memory.counted(most, rows)
     starts, lens_q = (_memory.to_device(t, _memory.device_of(rows)) for t in (starts, lens_q))
     own = (starts[:b, None] + place[None]).clip(0, max(rows.shape[0] - 1, 0))
     used = place[None] < lens_q[:, None]

@@ -96,7 +96,9 @@ def trtllm_batch_context_with_kv_cache(
 
 def _starts(starts: Tensor, lengths: Any) -> tuple[Tensor, Any]:
     """Where requests begin, and their lengths: from lengths on the host, where these are given, so
-    that nothing is copied back. Requests then follow one another without gaps."""
+    the host plans. Requests then follow one another without gaps. A graph follows the GPU's."""
+    if lengths is not None and _memory.capturing(_memory.device_of(starts)):
+        lengths = None
     if lengths is None or not _memory.on_gpu(starts):
         return c.int32(starts), c.int32(lengths)
     ends = lengths.reshape(-1).cumsum(0)
@@ -313,9 +315,10 @@ def _dense(name: str, query: Tensor, key: Tensor, value: Tensor, out: Tensor, nu
         raise c.expect(name, "lse", list((*query.shape[:3], 2)), list(lse.shape))
     wanted = return_lse or lse is not None
     rows = _frameworks.empty(query, q.shape[:2], "float32") if wanted else None
-    starts = _memory.int32s([i * seq_len for i in range(b + 1)], query)
-    kv_starts = starts if key.shape[1] == seq_len else _memory.int32s(
-        [i * key.shape[1] for i in range(b + 1)], query)
+    like = query if _memory.capturing(_memory.device_of(query)) else None
+    starts, kv_starts = (
+        _memory.int32s([i * n for i in range(b + 1)], query) if like is None
+        else _memory.counted(b + 1, like, n) for n in (seq_len, key.shape[1]))
     plan = {"qo_indptr": starts, "kv_indptr": kv_starts, "causal": causal, "window_left": -1,
             "sm_scale": query.shape[-1] ** -0.5 if scale_bmm1 is None and scale_bmm1_d is None
             else 1.0}
