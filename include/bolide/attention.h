@@ -453,6 +453,9 @@ typedef struct bolide_batch_mla_plan_args {
     int64_t max_sequence_kv;
     const bolide_workspace *workspace;
     bolide_plan *plan;
+    int64_t plan_on_device; /* 1: lengths stay on the GPU and a kernel plans there: no wait, and a
+                               capture may hold it. Needs max_num_rows; the split is balanced. On
+                               the CPU like 0; default 0 */
 } bolide_batch_mla_plan_args;
 
 typedef struct bolide_batch_mla_run_args {

@@ -294,6 +294,8 @@ static const char *const batch_mla_cases[] = {
     "batch_mla b=1 len=3000 q_len=1 x=f32 h=16 fixed_split_size=7,64 page=16 lse=given",
     "batch_mla b=1 len=3000 q_len=1 x=f32 h=16 disable_split_kv=1 lse=given",
     "batch_mla block_tables=given x=f16 causal=1 lse=given",
+    "batch_mla plan_on_device=1 block_tables=given qo_indptr.on=device kv_len_arr.on=device "
+    "x=f16,f32 causal=0,1 lse=given len=700:1:90:0:33 q_len=3:1:20:2:0 max_num_rows=26 page=16",
     "batch_mla x=f32 q_scale=0.5 ckv_scale=2 kpe_scale=3 o_scale=4 lse=given",
     "batch_mla x=f32 q_scale=tensor ckv_scale=tensor kpe_scale=tensor o_scale=tensor lse=given",
     "batch_mla x=f32 ckv_scale=0 lse=given",

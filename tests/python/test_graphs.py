@@ -19,7 +19,8 @@ from bolide import _frameworks  # noqa: E402
 from bolide.cudnn import (  # noqa: E402
     cudnn_batch_decode_with_kv_cache, cudnn_batch_prefill_with_kv_cache)
 from bolide.decode import (  # noqa: E402
-    trtllm_batch_decode_with_kv_cache, xqa_batch_decode_with_kv_cache)
+    trtllm_batch_decode_with_kv_cache, xqa_batch_decode_with_kv_cache, xqa_mla)
+from bolide.mla import trtllm_batch_decode_with_kv_cache_mla  # noqa: E402
 from bolide.prefill import (  # noqa: E402
     fmha_v2_prefill_deepseek, trtllm_batch_context_with_kv_cache, trtllm_fmha_v2_prefill,
     trtllm_ragged_attention_deepseek)
@@ -45,7 +46,7 @@ class Held:
         self.space = _frameworks.full(b.q, (1 << 25,), "uint8", 0xCD)
         self.table, self.lens, self.lens_q, self.qo = b.table(), b.lens, b.lens_q, b.qo
         self.k, self.v, self.starts = b.packed()
-        self.on_host = b.on_host(q_lens), b.on_host(kv_lens)
+        self.on_host = {}
         self.k64, self.v64 = fw.numbers(self.k), fw.numbers(self.v)
 
     def set(self, q_lens, kv_lens):
@@ -123,7 +124,7 @@ def fmha_v2_pages(h):
 def deepseek(h):
     trtllm_ragged_attention_deepseek(
         h.b.q, h.k, h.v, h.space, h.lens, 200, 1024, 0.125, 1.0, -1, 5, -1, h.qo, h.starts, None,
-        True, False, out=h.out, q_seq_lens_cpu=h.on_host[0], kv_seq_lens_cpu=h.on_host[1])
+        True, False, out=h.out, **h.on_host)
 
 
 def fmha_v2(h):
@@ -157,6 +158,10 @@ def test_replays_follow_the_lengths(fw, rng, close, call):
     q_lens, kv_lens = DECODES if decode else PREFILLS
     h = Held(fw, rng, q_lens[0], kv_lens[0])
     h.set(q_lens[0], kv_lens[0])
+    call(h)
+    if call is deepseek:  # a graph follows the GPU's all the same
+        h.on_host = {"q_seq_lens_cpu": h.b.on_host(q_lens[0]),
+                     "kv_seq_lens_cpu": h.b.on_host(kv_lens[0])}
     graph = captured(lambda: call(h))
     for q, kv in zip(q_lens, kv_lens):
         h.set(q, kv)
@@ -185,3 +190,81 @@ def test_lengths_on_the_host_are_refused(fw, rng):
     with pytest.raises(RuntimeError, match="lengths: expected all on the GPU"):
         with torch.cuda.graph(torch.cuda.CUDAGraph()):
             trtllm_decode(h)
+
+
+class Latents:
+    """Requests over pages of latents, 64 + 16 elements a key."""
+
+    def __init__(self, fw, rng, rows, kv_lens):
+        self.fw = fw
+        pages = [-(-n // 16) for n in kv_lens]
+        self.ids = np.split(rng.permutation(sum(pages) + 3)[:sum(pages)], np.cumsum(pages)[:-1])
+        table = np.zeros((len(kv_lens), max(pages)), np.int64)
+        for row, ids in zip(table, self.ids):
+            row[:len(ids)] = ids
+        self.table = fw.tensor(table, "int32")
+        self.q = fw.tensor(rng.standard_normal((rows, 8, 80)), "bfloat16")
+        self.cache = fw.tensor(rng.standard_normal((sum(pages) + 3, 16, 80)), "bfloat16")
+        self.out = _frameworks.empty(self.q, (rows, 8, 64), "bfloat16")
+        self.space = _frameworks.full(self.q, (1 << 25,), "uint8", 0xCD)
+        self.lens = fw.tensor(np.asarray(kv_lens), "int32")
+        self.starts = fw.tensor(np.zeros(len(kv_lens) + 1), "int32")
+
+    def set(self, q_lens, kv_lens):
+        self.ends, self.kv_lens = np.concatenate([[0], np.cumsum(q_lens)]), kv_lens
+        self.lens.copy_(self.fw.tensor(np.asarray(kv_lens), "int32"))
+        self.starts.copy_(self.fw.tensor(self.ends, "int32"))
+        self.out.fill_(float("nan"))
+
+    def check(self, close):
+        q, cache, out = (self.fw.numbers(x) for x in (self.q, self.cache, self.out))
+        for r, (n, ids) in enumerate(zip(self.kv_lens, self.ids)):
+            mine, keys = slice(*self.ends[r:r + 2]), cache[ids].reshape(-1, 80)[:n, None]
+            close(out[mine], attention(q[mine], keys, keys[..., :64], causal=True, scale=0.1)[0],
+                  "bfloat16", 2.0)
+
+
+def latent_decode(x):
+    trtllm_batch_decode_with_kv_cache_mla(x.q[:, None], x.cache, x.space, 48, 64, 16, x.table,
+                                          x.lens, 1024, out=x.out[:, None], bmm1_scale=0.1)
+
+
+def latent_xqa(x):
+    keys = x.cache[:, :, None]
+    xqa_mla(x.q[:, None], keys, keys[..., :64], x.table, x.lens[:, None], x.out[:, None], x.space,
+            None, 16, q_scale=0.1 * 80 ** 0.5)
+
+
+def latent_lengths(x):
+    trtllm_batch_decode_with_kv_cache_mla(
+        x.q, x.cache, x.space, 48, 64, 16, x.table, x.lens, 1024, out=x.out, bmm1_scale=0.1,
+        cum_seq_lens_q=x.starts, max_q_len=200)
+
+
+@pytest.mark.parametrize("call", [latent_decode, latent_xqa, latent_lengths],
+                         ids=lambda f: f.__name__)
+def test_replays_over_latents(fw, rng, close, call):
+    q_lens, kv_lens = PREFILLS if call is latent_lengths else DECODES
+    x = Latents(fw, rng, sum(q_lens[0]), kv_lens[0])
+    x.set(q_lens[0], kv_lens[0])
+    graph = captured(lambda: call(x))
+    for q, kv in zip(q_lens, kv_lens):
+        x.set(q, kv)
+        graph.replay()
+        x.check(close)
+
+
+def test_many_rows(fw, rng, close):
+    """Calls that plan on the host outside of a graph."""
+    b = Batch(fw, rng, [1000, 1100], [1000, 1100], layout="HND", dtype="bfloat16", page=16)
+    out, space = torch.empty_like(b.q), b.workspace()
+
+    def call():
+        trtllm_batch_context_with_kv_cache(
+            b.q, b.cache, space, table, b.lens, 1100, 1100, 0.125, 1.0, 2, b.qo, b.qo, out=out)
+
+    table, expected = b.table(), b.expected(causal=True)
+    for run in (call, call, captured(call).replay):
+        out.fill_(float("nan"))
+        run()
+        b.check(close, out, expected)

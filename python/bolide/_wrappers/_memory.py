@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from .. import _frameworks
+from .._binding import compiling
 from .._library import torch
 
 
@@ -145,5 +146,5 @@ def pinned(size: int) -> Any:
 
 def capturing(device: Any) -> bool:
     """Whether the current stream is being captured."""
-    return (getattr(device, "type", "cpu") == "cuda"
+    return (getattr(device, "type", "cpu") == "cuda" and not compiling()
             and torch.cuda.is_current_stream_capturing())

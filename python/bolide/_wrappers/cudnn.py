@@ -161,9 +161,7 @@ def _pages(name: str, q: Tensor, k_cache: Tensor, v_cache: Tensor, block_tables:
     if lengths is None:
         if block_tables.shape[1] != 1:
             raise c.expect(name, "actual_seq_lens_kv", "a tensor with block_tables", None)
-        b, page = block_tables.shape[0], k_cache.shape[2]
-        lengths = (_frameworks.full(q, (b,), "int32", page)
-                   if _memory.capturing(_memory.device_of(q)) else _memory.int32s([page] * b, q))
+        lengths = _frameworks.full(q, (block_tables.shape[0],), "int32", k_cache.shape[2])
     return c.Cache(k_cache, v_cache, block_tables, None, "HND"), c.int32(lengths)
 
 

@@ -315,10 +315,10 @@ def _dense(name: str, query: Tensor, key: Tensor, value: Tensor, out: Tensor, nu
         raise c.expect(name, "lse", list((*query.shape[:3], 2)), list(lse.shape))
     wanted = return_lse or lse is not None
     rows = _frameworks.empty(query, q.shape[:2], "float32") if wanted else None
-    like = query if _memory.capturing(_memory.device_of(query)) else None
+    many = q.shape[0] >= c.MANY_ROWS and not _memory.capturing(_memory.device_of(query))
     starts, kv_starts = (
-        _memory.int32s([i * n for i in range(b + 1)], query) if like is None
-        else _memory.counted(b + 1, like, n) for n in (seq_len, key.shape[1]))
+        _memory.int32s([i * n for i in range(b + 1)], query) if many
+        else _memory.counted(b + 1, query, n) for n in (seq_len, key.shape[1]))
     plan = {"qo_indptr": starts, "kv_indptr": kv_starts, "causal": causal, "window_left": -1,
             "sm_scale": query.shape[-1] ** -0.5 if scale_bmm1 is None and scale_bmm1_d is None
             else 1.0}
