@@ -157,6 +157,28 @@ def test_xqa(fw, rng, close):
         xqa_mla(b.same_length(), keys, b.query, b.table, b.seq_lens, mine, b.space, None, PAGE)
 
 
+def test_dense_compiled(fw, rng, close):
+    """The plan lies inside of the call, and the call in one graph of torch.compile."""
+    if fw.name == "numpy":
+        pytest.skip("torch compiles its own tensors")
+    import torch
+
+    b = Dense(fw, rng, [2] * 5, "bfloat16")
+
+    def call(query):
+        return b.call(query * 1, return_lse=True)
+
+    compiled = torch.compile(call, fullgraph=True, backend="aot_eager")
+    b.check(close, compiled(b.same_length()), b.expected(0.2))
+    c = Dense(fw, rng, [1] * 5, "bfloat16")
+    out = _frameworks.empty(c.query, (5, 1, HEADS, CKV), "bfloat16")
+    keys = c.cache[:, :, None]
+    torch.compile(lambda q: xqa_mla(q * 1, keys, keys[..., :CKV], c.table, c.seq_lens, out, c.space,
+                                    None, PAGE), fullgraph=True, backend="aot_eager")(
+        c.same_length())
+    close(fw.numbers(out)[:, 0], c.expected(D ** -0.5)[0], "bfloat16")
+
+
 def test_dense_refuses_by_name(fw, rng):
     b = Dense(fw, rng, [1] * 5)
     q = b.same_length()

@@ -280,6 +280,9 @@ def _eager(name: str, op: str, workspace_buffer: Any, plan: dict[str, Any], run:
     whole = Workspace(raw)
     if whole.device is not None:
         plan = _planned_where(name, plan, run, whole.device)
+    if op == "batch_mla" and run.get("v_cache") is not None and not _memory.same_place(
+            run["v_cache"], run["ckv_cache"]):
+        raise expect(name, "v_cache", "the latent part of k_cache, the same memory", "another")
     calls = OPERATORS[op]
     values = [plan.get(n) for n in calls.names]
     arguments = [run.get(n) for n in _RUN_NAMES[op]]

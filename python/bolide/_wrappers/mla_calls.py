@@ -108,7 +108,7 @@ def _mask_of_ranks(name: str, q_lens: Sequence[int], lens: Sequence[int], bounds
 def dense_call(name: str, query: Tensor, kv_cache: Tensor, workspace_buffer: Tensor,
                kv_lora_rank: int, qk_rope_head_dim: int, block_tables: Tensor, lens: Tensor,
                starts: Tensor, out: Tensor, lse: Any, bmm1_scale: Any, bmm2_scale: Any,
-               sinks: Any, ranks: Any = None, longest: Optional[int] = None,
+               sinks: Any, ranks: Any = None, longest: Optional[int] = None, values: Any = None,
                spelled: Optional[dict[str, str]] = None) -> None:
     """Attention of ``query [n, h, d]``, of which request i owns rows starts[i] on, over all keys of
     its pages."""
@@ -135,7 +135,7 @@ def dense_call(name: str, query: Tensor, kv_cache: Tensor, workspace_buffer: Ten
            "q_pe": query[..., kv_lora_rank:] if tail else None,
            "kpe_cache": cache[..., kv_lora_rank:] if tail else None, "block_tables": block_tables,
            "custom_mask": mask, "sinks": c.one_sink(name, sinks), "q_scale": c.scale(bmm1_scale),
-           "o_scale": _inverse(bmm2_scale), "out": out, "lse": lse}
+           "o_scale": _inverse(bmm2_scale), "out": out, "lse": lse, "v_cache": values}
     c.once(name, "batch_mla", workspace_buffer, plan, run, {**_NAMES, **(spelled or {})})
 
 
@@ -327,7 +327,7 @@ def xqa_mla(
     values = without_head_axis(name, "v_cache", v_cache, (1, 2))
     if keys.shape[1] != page_size:
         raise wrong(name, "page_size", keys.shape[1], page_size)
-    if not _memory.same_place(keys, values) or values.shape[:2] != keys.shape[:2]:
+    if values.shape[:2] != keys.shape[:2]:
         raise wrong(name, "v_cache", "the latent part of k_cache, the same memory", "another")
     d, latent = q.shape[-1], output.shape[-1]
     n, heads = q.shape[0] * (q.shape[1] if q.ndim == 4 else 1), q.shape[-2]
@@ -339,7 +339,7 @@ def xqa_mla(
     dense_call(name, flat(name, "q", q, (n, heads, d)), keys, workspace_buffer, latent, d - latent,
                page_table, lens, _memory.counted(n + 1, lens),
                flat(name, "output", output, (n, heads, latent)), None,
-               q_scale * kv_scale * d ** -0.5, kv_scale, None, spelled={
+               q_scale * kv_scale * d ** -0.5, kv_scale, None, values=values, spelled={
                    "q_nope": "q", "q_pe": "q", "ckv_cache": "k_cache", "kpe_cache": "k_cache",
                    "block_tables": "page_table", "out": "output", "num_heads": "q",
                    "q_scale": "q_scale", "o_scale": "kv_scale", "head_dim_ckv": "output",
