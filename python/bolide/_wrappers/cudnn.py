@@ -30,10 +30,8 @@ def _tokens(name: str, argument: str, offsets: Any, batch: int, tensor: Tensor, 
             raise c.expect(name, argument, f"multiples of {step} elements, a row of the tensor",
                            offsets.tolist())
         offsets = offsets // step
-    rows = _frameworks.empty(offsets, (batch + 1,), "int32")
+    rows = _frameworks.full(offsets, (batch + 1,), "int32", tensor.shape[0])
     rows[:offsets.shape[0]] = offsets
-    if offsets.shape[0] == batch:
-        rows[batch] = tensor.shape[0]
     return rows
 
 
@@ -48,8 +46,7 @@ def _lengths(name: str, argument: str, lengths: Any, starts: Any) -> Any:
 
 def _packed(lengths: Tensor) -> Tensor:
     """``[b + 1]``: requests of these lengths, one behind the other."""
-    starts = _frameworks.empty(lengths, (lengths.shape[0] + 1,), "int32")
-    starts[0] = 0
+    starts = _frameworks.full(lengths, (lengths.shape[0] + 1,), "int32", 0)
     starts[1:] = lengths.cumsum(0)
     return starts
 
