@@ -47,7 +47,7 @@ for op in batch_decode batch_prefill_ragged batch_mla apply_rope append_paged_kv
     refused 1 'len: expected lengths of at least 0; got 5:-3' check $op len=5:-3
 done
 
-for words in 'ops --json' 'coverage --json' 'doctor --json' 'bench rmsnorm n=1 d=8 --seconds 0.01 --json'; do
+for words in 'ops --json' 'coverage --json' 'doctor --json' 'check rmsnorm n=1,2 d=8 --json' 'bench rmsnorm n=1 d=8 --seconds 0.01 --json'; do
     # shellcheck disable=SC2086 # words
     timeout 60 "$tool" $words 2>&1 >"$scratch/json" | verdict "tool: $words: nothing on standard error"
     python3 -c 'import json, sys
@@ -58,6 +58,23 @@ except ValueError:
     for line in text.splitlines():
         json.loads(line)' <"$scratch/json" 2>&1 | verdict "tool: $words: JSON"
 done
+
+# A problem that passes and one that is refused: an object each, no line of counts, exit 1.
+"$tool" check 'rmsnorm n=1,7 d=8' 'rmsnorm n=2 d=8 zz=1' --json >"$scratch/json"
+echo $? >>"$scratch/json"
+python3 -c 'import json, sys
+lines = sys.stdin.read().splitlines()
+rows = [json.loads(line) for line in lines[:-1]]
+assert lines[-1] == "1", lines[-1]
+assert [row["verdict"] for row in rows] == ["passed", "passed", "failed"], rows
+assert [row["elements"] for row in rows] == [8, 56, 0], rows
+assert all(0 <= row["worst"] <= 1 for row in rows) and rows[0]["problem"].startswith("rmsnorm n=1")
+assert rows[0]["text"] == "" and "unknown key zz" in rows[2]["text"], rows' <"$scratch/json" 2>&1 |
+    verdict "tool: check --json"
+
+# What `make check-gpu` runs under compute-sanitizer must at least be problems.
+"$tool" check - <tests/cuda/sanitized.txt 2>&1 | grep -v '^ok' | grep -vx '[0-9]* passed, 0 failed, 0 skipped' |
+    verdict "tool: tests/cuda/sanitized.txt"
 
 BOLIDE_ISA=nonsense "$tool" check rmsnorm n=1 d=8 2>&1 >"$scratch/said" |
     grep -c 'BOLIDE_ISA: expected .*; got nonsense; using' | grep -vx 1 |
