@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from .. import _frameworks
+from .._binding import compiling
 from .._library import torch
 
 
@@ -93,6 +94,15 @@ def int32s(values: Any, like: Any) -> Any:
     return numpy.array(values, dtype=numpy.int32)
 
 
+def counted(n: int, like: Any, step: int = 1) -> Any:
+    """0, step, 2 * step, … (n of them) in int32, where another tensor lies."""
+    if _frameworks.is_torch(like):
+        return torch.arange(n, dtype=torch.int32, device=like.device) * step
+    import numpy
+
+    return numpy.arange(n, dtype=numpy.int32) * numpy.int32(step)
+
+
 _cache_buf: dict[tuple[str, Any], Any] = {}
 
 
@@ -137,5 +147,5 @@ def pinned(size: int) -> Any:
 
 def capturing(device: Any) -> bool:
     """Whether the current stream is being captured."""
-    return (getattr(device, "type", "cpu") == "cuda"
+    return (getattr(device, "type", "cpu") == "cuda" and not compiling()
             and torch.cuda.is_current_stream_capturing())
