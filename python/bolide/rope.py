@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any, Optional, Tuple
 
-from . import _frameworks, _missing
+from . import _docs, _frameworks, _missing
 from ._arguments import check_backend, split_paged
 from ._binding import operator
 
@@ -200,11 +200,16 @@ def mla_rope_quantize_fp8(
     k_rope_out: Optional[Tensor] = None, q_nope_out: Optional[Tensor] = None,
     k_nope_out: Optional[Tensor] = None, enable_pdl: bool = False,
 ) -> Tuple[Tensor, Tensor, Tensor, Tensor]:
-    """:func:`rope_quantize_fp8` for MLA: keys ``[n, d]`` without heads, every part given."""
+    """:func:`rope_quantize_fp8` for MLA: keys ``[n, d]`` without heads, every part given.
+
+    Keys with heads are taken as well, ``[n, h_kv, d]``: engines give ``h_kv = 1``, or the heads of
+    q as an expanded tensor.
+    """
     outs = _fp8_outputs((q_rope, k_rope, q_nope, k_nope),
                         (q_rope_out, k_rope_out, q_nope_out, k_nope_out), quantize_dtype)
-    _fp8_mla(q_rope, k_rope, q_nope, k_nope, cos_sin_cache, pos_ids, *outs, is_neox, quant_scale_q,
-             quant_scale_kv)
+    call = _fp8 if k_rope.ndim == 3 else _fp8_mla
+    call(q_rope, k_rope, q_nope, k_nope, cos_sin_cache, pos_ids, *outs, is_neox, quant_scale_q,
+         quant_scale_kv)
     return tuple(outs)
 
 
@@ -239,4 +244,5 @@ def rope_quantize_fp8_append_paged_kv_cache(
     return tuple(outs)
 
 
+_docs.complete(globals())
 __getattr__ = _missing.lookup(__name__)
