@@ -16,6 +16,7 @@
 #include "ops/attention/attention_hooks.h"
 #include "ops/attention/attention_load.h"
 #include "ops/attention/attention_rope.h"
+#include "ops/attention/attention_soften.h"
 #include "ops/attention/attention_tile.h"
 #include "ops/attention/attention_unit.h"
 
@@ -236,8 +237,7 @@ BOLIDE_INLINE f32x16 finish_logits(const unit *u, f32x16 x, float slope, int64_t
 }
 
 /* Turns a row's scores into weights; gives what the row's sums so far are to be multiplied by.
- * plain says that the whole block is visible and scores are logits already, scaled that they still
- * need the query's scale. */
+ * plain says that scores are logits already, scaled that they still need the query's scale. */
 BOLIDE_INLINE float soften(unit *u, int64_t i, int64_t r, float *scores, bool plain, bool scaled) {
     const bolide__attention_params *p = u->p;
     const int64_t rows = u->place.rows;
@@ -290,20 +290,27 @@ static float soften_variant(unit *u, int64_t r, float *scores) {
     return 1;
 }
 
-static void soften_rows(unit *u, int64_t i, float *scores, float *alpha) {
+/* Whether every row sees the whole block, and scores are logits but for the query's scale. */
+static bool is_plain(const unit *u) {
     const bolide__attention_params *p = u->p;
-    const int64_t rows = u->place.rows;
-    for (int64_t r = 0; p->hooks && r < rows; r++)
-        alpha[r] = soften_variant(u, r, scores + r * BLOCK);
-    if (p->hooks)
+    return u->view == VIEW_OPEN && u->n == BLOCK && p->soft_cap == 0 &&
+           !(p->flags & BOLIDE__ATTN_ALIBI) && !p->hooks;
+}
+
+/* The rows of `heads` heads from head i on. */
+static void soften_block(unit *u, int64_t i, int64_t heads, float *scores, float *alpha) {
+    const int64_t rows = u->place.rows, first = i * rows;
+    if (is_plain(u)) {
+        soften_together(heads * rows, scores, u->unit ? u->row_scale : NULL, u->m + first,
+                        u->l + first, alpha);
         return;
-    const bool plain = u->view == VIEW_OPEN && u->n == BLOCK && p->soft_cap == 0 &&
-                       !(p->flags & BOLIDE__ATTN_ALIBI);
-    for (int64_t r = 0; r < rows; r++, scores += BLOCK)
-        alpha[r] = u->unit && plain ? soften(u, i, r, scores, true, true)
-                   : u->unit        ? soften(u, i, r, scores, false, true)
-                   : plain          ? soften(u, i, r, scores, true, false)
-                                    : soften(u, i, r, scores, false, false);
+    }
+    for (int64_t at = 0; at < heads * rows; at++, scores += BLOCK) {
+        const int64_t head = i + at / rows, r = at % rows;
+        alpha[at] = u->p->hooks ? soften_variant(u, r, scores)
+                    : u->unit   ? soften(u, head, r, scores, false, true)
+                                : soften(u, head, r, scores, false, false);
+    }
 }
 
 /* Whether an infinity or NaN stands among the block's values of a head. */
@@ -386,7 +393,6 @@ static void values_by_tiles(unit *u, int64_t i, const float *alpha) {
 
 static void run_block(unit *u) {
     const bolide__attention_params *p = u->p;
-    const int64_t rows = u->place.rows;
     float alpha[TILE_ROWS_MAX];
     u->view = look(&u->place, u->key, u->n, u->visible);
     if (p->hooks && u->view != VIEW_NONE)
@@ -404,8 +410,7 @@ static void run_block(unit *u) {
     }
     if (u->dot) {
         scores_in_place(u);
-        for (int64_t i = 0; i < u->heads; i++)
-            soften_rows(u, i, u->scores + i * rows * BLOCK, alpha + i * rows);
+        soften_block(u, 0, u->heads, u->scores, alpha);
         values_in_place(u, alpha);
         return;
     }
@@ -416,7 +421,7 @@ static void run_block(unit *u) {
             unit_scores(u);
         else
             scores_by_tiles(u, i);
-        soften_rows(u, i, u->scores, alpha);
+        soften_block(u, i, 1, u->scores, alpha);
         values_by_tiles(u, i, alpha);
     }
 }

@@ -16,6 +16,7 @@
 #include <math.h>
 
 #include "ops/attention/attention_load.h"
+#include "ops/attention/attention_soften.h"
 #include "ops/attention/attention_tile.h"
 #include "ops/attention/sparse_mla.h"
 
@@ -267,6 +268,10 @@ static float list_soften(float *scores, int n, float *m, float *l) {
 }
 
 static void soften_heads(list_unit *u, int n) {
+    if (n == BLOCK) {
+        soften_together(u->heads, u->scores, NULL, u->m, u->l, u->alpha);
+        return;
+    }
     for (int64_t r = 0; r < u->heads; r++)
         u->alpha[r] = list_soften(u->scores + r * BLOCK, n, &u->m[r], &u->l[r]);
 }
