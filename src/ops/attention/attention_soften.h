@@ -51,16 +51,38 @@ BOLIDE_INLINE void soften_group(int rows, float *scores, const float *scale, flo
         }
         part[r] = f32_fold(f32_add(f32_add(x[0], x[1]), f32_add(x[2], x[3])));
     }
-    for (int r = rows; r < SOFTEN_ROWS; r++)
-        part[r] = f32_fold(f32_zero());
     f32_store_n(l, f32_add(f32_mul(f32_load_n(l, rows), shrink), f32_sum16(part)), rows);
     f32_store_n(m, top, rows);
     f32_store_n(alpha, shrink, rows);
 }
 
+/* A row alone, which has nothing to share. */
+static void soften_one(float *scores, const float *scale, float *m, float *l, float *alpha) {
+    f32x16 x[4];
+    BOLIDE_UNROLL
+    for (int c = 0; c < 4; c++)
+        x[c] = logits16(scores, scale, c);
+    const float most = f32_hmax_tree(f32_max(f32_max(x[0], x[1]), f32_max(x[2], x[3])));
+    const float old = *m, top = most > old ? most : old;
+    const f32x16 base = f32_set(top == -INFINITY ? 0 : top);
+    BOLIDE_UNROLL
+    for (int c = 0; c < 4; c++) {
+        x[c] = f32_exp2_neg(f32_sub(x[c], base));
+        f32_store(scores + 16 * c, x[c]);
+    }
+    const float sum = f32_sum(f32_add(f32_add(x[0], x[1]), f32_add(x[2], x[3])));
+    *alpha = top == old ? 1 : f32_lane(f32_exp2_neg(f32_sub(f32_set(old), base)), 0);
+    *l = *l * *alpha + sum;
+    *m = top;
+}
+
 /* Any number of rows. scale, of each row's scores, may be NULL. */
 static void soften_together(int64_t rows, float *scores, const float *scale, float *m, float *l,
                             float *alpha) {
+    if (rows == 1) {
+        soften_one(scores, scale, m, l, alpha);
+        return;
+    }
     for (int64_t r = 0; r < rows; r += SOFTEN_ROWS) {
         const int n = rows - r < SOFTEN_ROWS ? (int)(rows - r) : SOFTEN_ROWS;
         if (scale)
