@@ -50,16 +50,17 @@ def to_device(tensor: Any, device: Any) -> Any:
 
 class OnDevice:
     """An attribute for an index array that no run reads: a copy on the wrapper's device is made
-    when somebody looks at it."""
+    when somebody looks at it. He may write to it: see :meth:`Planned._follow_buffers`."""
 
     def __set_name__(self, owner: type, name: str) -> None:
-        self._name = name + "_kept"
+        self._public, self._name = name, name + "_kept"
 
     def __get__(self, wrapper: Any, owner: Any = None) -> Any:
         if wrapper is None:
             return self
         wrapper.__dict__[self._name] = found = to_device(wrapper.__dict__.get(self._name),
                                                          wrapper.device)
+        wrapper._lend(self._public, found)
         return found
 
     def __set__(self, wrapper: Any, value: Any) -> None:
