@@ -40,6 +40,7 @@ constexpr bool PAGED = true;
 constexpr bool MASKED = FLAGS & 2; /* causal or window */
 constexpr bool CAPPED = FLAGS & 4;
 constexpr bool CHUNKED = false; /* batch_mla has no chunks */
+constexpr bool V_PAGES = false;
 constexpr bool SPECIAL = FLAGS & 32; /* custom mask */
 constexpr bool RULED = false;
 constexpr bool VARIANT = false;
