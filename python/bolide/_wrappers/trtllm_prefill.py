@@ -251,8 +251,8 @@ def trtllm_fmha_v2_prefill(
     :param pos_encoding_mode: None, "NONE", "ROPE_LLAMA" or "ALIBI".
     :param logits_soft_cap_scale: ``cap * tanh(s / cap)`` of the scaled logits; None and 0 are off.
     :param mask_mode: "causal"; "sliding_window", causal with window_left; "chunked", causal and no
-        key before the query's own chunk of chunked_attention_size, on the CPU only; "padding", all
-        keys of the request. :param window_left: keys visible before a query's own, whatever the
+        key before the query's own chunk of chunked_attention_size; "padding", all keys of the
+        request. :param window_left: keys visible before a query's own, whatever the
         mode; -1 is no limit.
     :param save_softmax_stats: also return ``[rows, h_q, 2]`` float32, pairs (m, l) of which ``m +
         ln(l)`` is the natural logarithm of the row's sum of exp.

@@ -37,12 +37,14 @@ constexpr int KEYS = SPEC_KEYS;     /* 16, 32, 64, 128 */
 constexpr int STAGES = SPEC_STAGES; /* 2, 3, 4 */
 constexpr int FLAGS = SPEC_FLAGS;
 constexpr bool PAGED = FLAGS & 1;
-constexpr bool MASKED = FLAGS & 2; /* causal or window */
+constexpr bool MASKED = FLAGS & 2; /* causal, window or chunks */
 constexpr bool CAPPED = FLAGS & 4;
 constexpr bool ALIBI = FLAGS & 8;
-constexpr bool WIDE = FLAGS & 16;       /* rows of K and V allow copies of 16 bytes */
-constexpr bool SPECIAL = FLAGS & 32;    /* custom mask or multi-item scoring */
-constexpr bool RULED = FLAGS & 128;     /* the schedule is a rule */
+constexpr bool WIDE = FLAGS & 16;     /* rows of K and V allow copies of 16 bytes */
+constexpr bool SPECIAL = FLAGS & 32;  /* custom mask, draft or multi-item scoring */
+constexpr bool RULED = FLAGS & 128;   /* the schedule is a rule */
+constexpr bool V_PAGES = FLAGS & 512; /* values lie on pages of their own */
+constexpr bool CHUNKED = FLAGS & 1024;
 constexpr bool LINEAR = !PAGED && WIDE; /* rows of keys lie one behind the other */
 constexpr bool VARIANT = false;         /* those go to attention_float.cu */
 static_assert(D_QK % 8 == 0 && D_VO % 8 == 0 && D_QK <= 256 && D_VO <= 256, "head sizes");
@@ -61,7 +63,7 @@ constexpr bool FITTED = QT == BF16 && sizeof(kv_elem) == 1;
 using half = choose<QT == BF16 && !FITTED>::type;
 
 constexpr bool SHARED_ROWS = ROWS == 16;
-constexpr int WARPS = SHARED_ROWS ? smaller(KEYS / 16, sizeof(kv_elem) == 2 ? 8 : 4) : 4;
+constexpr int WARPS = SHARED_ROWS ? smaller(KEYS / 16, 4) : 4;
 constexpr int THREADS = 32 * WARPS;
 constexpr int MT = SHARED_ROWS ? 1 : ROWS / (16 * WARPS); /* 16-row tiles of a warp */
 constexpr int NT = KEYS / (SHARED_ROWS ? WARPS : 1) / 8;  /* 8-key tiles of a warp's logits */
@@ -72,7 +74,7 @@ constexpr int Q_PIECES = DQ / 8; /* of 16 bytes in a row */
 constexpr int K_PIECES = DQ * KV_BYTES / 16;
 constexpr int V_PIECES = DV * KV_BYTES / 16;
 /* Blocks of a multiprocessor that the registers are shared out for. */
-constexpr int BLOCKS = WARPS == 8 ? 1 : SHARED_ROWS && DV <= 128 ? 3 : 2;
+constexpr int BLOCKS = SHARED_ROWS && DV <= 128 ? 3 : 2;
 constexpr bool BENT = CAPPED || ALIBI; /* logits are more than products times a scale */
 /* Slots and rows that a thread reads at once in a merge: of few rows there are many slots. */
 constexpr int MERGED_AT_ONCE = SHARED_ROWS ? 17 : 2, MERGED_ROWS = SHARED_ROWS ? 1 : 4;
@@ -242,12 +244,6 @@ void load_queries(const params &p, const work &w, shared_memory &s) {
 #include "ops/attention/attention_copy.cuh"
 #include "ops/attention/attention_write.cuh"
 
-/* How many tiles are asked for before the first is computed. With few rows a tile is computed in
- * less time than it takes to come: its stage is asked for again at once. Many rows give a tile's
- * copies time enough while the one before is computed, and then one barrier a tile will do. */
-constexpr bool REFILL = SHARED_ROWS;
-constexpr int ASKED = REFILL ? STAGES : STAGES - 1;
-
 /* The first item, and how many there are. */
 void begin_items(const params &p, shared_memory &s) {
     if (threadIdx.x < 5)
@@ -291,7 +287,7 @@ void begin_tiles(const params &p, shared_memory &s, cursor &ahead) {
         __syncthreads();
     }
 #pragma unroll 1
-    for (int i = 0; i < ASKED; i++) {
+    for (int i = 0; i < STAGES - 1; i++) {
         load_tile(p, s, ahead, i);
         if constexpr (LINEAR)
             advance(p, s, ahead);
@@ -344,11 +340,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
         load_queries(p, s.works[0], s);
     begin_rows(p, s.works[0], r, s.facts, s.tops);
     for (int stage = 0;; stage = stage + 1 < STAGES ? stage + 1 : 0) {
-        wait_copies<ASKED - 1>();
+        wait_copies<STAGES - 2>();
         /* The tile at hand is there for all, and all are done with the last one. */
         __syncthreads();
         const int then_stage = stage == 0 ? STAGES - 1 : stage - 1; /* of the tile to ask for */
-        if constexpr (!REFILL && !BETWEEN)
+        if constexpr (!BETWEEN)
             load_tile(p, s, ahead, then_stage);
         int32_t page = PAGED && !BETWEEN ? look_up_own(p, s, ahead) : 0;
         const work &w = s.works[now.item % WINDOW];
@@ -381,8 +377,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
                 page = look_up_own(p, s, ahead);
             store_location(p, s, ahead, stage, page);
         }
-        if constexpr (!LINEAR || !REFILL)
-            advance(p, s, ahead);
+        advance(p, s, ahead);
         now.key += KEYS;
         if (last) {
             if constexpr (SHARED_ROWS)
@@ -403,14 +398,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
                 break;
             now.key = then.kv_begin;
             begin_rows(p, then, r, s.facts, s.tops);
-        } else if (REFILL) {
-            /* All are done with the stage, and the places of the tile to ask for are there. */
-            __syncthreads();
-        }
-        if constexpr (REFILL) {
-            load_tile(p, s, ahead, stage);
-            if constexpr (LINEAR)
-                advance(p, s, ahead);
         }
     }
     wait_copies<0>();

@@ -65,6 +65,8 @@ int64_t place_of_key(const params &p, const work &w, bool values, int32_t key, i
     if (page < 0)
         return 0;
     int64_t row = key;
+    if (V_PAGES && values)
+        page = p.v_indices[w.request * p.v_table_row + entry_of(p, key)];
     if constexpr (PAGED)
         row = p.page_shift >= 0 ? (uint32_t)key & ((1u << p.page_shift) - 1)
                                 : (uint32_t)key % (uint32_t)p.page_size;

@@ -29,7 +29,10 @@ enum {
     SPECIAL = 32,
     ROPE = 64,
     RULED = 128,
-    VARIANT = 256
+    VARIANT = 256,
+    V_PAGES = 512,
+    CHUNKED = 1024,
+    SCALED = 2048
 };
 
 /* ---- shared memory, the arithmetic of the kernels' structs ------------------------------------
@@ -45,31 +48,29 @@ static int64_t row_bytes(int64_t bytes) {
     return (pieces % 8 == 0 ? pieces : pieces | 1) * 16;
 }
 
-/* A warp of few rows has 16 keys of a tile, of 8 bits up to 32. */
-static int64_t warps_of(const frozen_part *f, int64_t rows, int64_t keys) {
-    const int64_t most = rows == 16 && bolide__dtype_bytes(f->kv_dtype) == 2 ? 8 : 4;
-    return rows == 16 && keys / 16 < most ? keys / 16 : most;
+static int64_t warps_of(int64_t rows, int64_t keys) {
+    return rows == 16 && keys < 64 ? keys / 16 : 4;
 }
 
 static int64_t stage_bytes(const frozen_part *f, int64_t rows, int64_t keys) {
     const int64_t size = bolide__dtype_bytes(f->kv_dtype);
     const int64_t own =
         keys * (row_bytes(padded(f->d_qk) * size) + row_bytes(padded(f->d_vo) * size));
-    const int64_t handover = rows == 16 ? warps_of(f, rows, keys) * 16 * 20 * 4 : 0;
+    const int64_t handover = rows == 16 ? warps_of(rows, keys) * 16 * 20 * 4 : 0;
     return own > handover ? own : handover;
 }
 
 static int64_t shared_bytes(const frozen_part *f, int64_t rows, int64_t keys, int64_t stages) {
     const int64_t places = stages * (keys * 16 + 4) + stages * 4;
     const int64_t works = WINDOW * (int64_t)sizeof(bolide__attention_work);
-    const int64_t sums = warps_of(f, rows, keys) * 16 * 8 + rows * 16 + 16;
+    const int64_t sums = warps_of(rows, keys) * 16 * 8 + rows * 16 + 16;
     return rows * row_bytes(padded(f->d_qk) * 2) + stages * stage_bytes(f, rows, keys) + places +
            works + sums;
 }
 
 /* attention_float.cu: q, a chunk of 64 by 65, weights, places, the item, rotations, sums. */
 static int64_t float_shared_bytes(const frozen_part *f) {
-    return f->d_qk * 16 * 4 + 64 * 65 * 4 + 64 * 16 * 4 + 64 * 24 +
+    return f->d_qk * 16 * 4 + 64 * 65 * 4 + 64 * 16 * 4 + 64 * 32 +
            (int64_t)sizeof(bolide__attention_work) + (f->d_qk / 2 + 1) * 8 + 32;
 }
 
@@ -129,18 +130,9 @@ static bool fit(const bolide__cuda_limits *limits, frozen_part *f, int64_t rows,
     return false;
 }
 
-/* Whether requests and heads are so few that a block each, of twice the size, has a multiprocessor
- * of its own: what would be cut for more blocks would have to be merged. */
-static bool is_sparse(const bolide__cuda_limits *limits, const frozen_part *f, int64_t rows) {
-    return rows == 16 && bolide__dtype_bytes(f->kv_dtype) == 2 && f->d_vo <= 128 &&
-           f->max_batch * f->h_kv <= limits->sm_count;
-}
-
 /* Large tiles with two resident blocks are best; a chip with little shared memory takes what
  * fits. */
 static int64_t choose_tile(const bolide__cuda_limits *limits, frozen_part *f, int64_t rows) {
-    if (is_sparse(limits, f, rows) && fit(limits, f, rows, 128, MAX_STAGES, 1))
-        return 1;
     static const struct {
         int64_t keys, blocks;
     } wishes[] = {{128, 3}, {128, 2}, {64, 3}, {64, 2}, {32, 2}, {64, 1}, {32, 1}, {16, 1}};
@@ -216,13 +208,16 @@ static bool is_q_wide(const bolide__attention_params *p) {
 }
 
 static int64_t flags_of(const bolide__attention_params *p, int64_t q_len) {
-    const int64_t special = BOLIDE__ATTN_MASK_BYTES | BOLIDE__ATTN_MASK_BITS | BOLIDE__ATTN_ITEMS;
+    const int64_t special =
+        BOLIDE__ATTN_MASK_BYTES | BOLIDE__ATTN_MASK_BITS | BOLIDE__ATTN_ITEMS | BOLIDE__ATTN_DRAFT;
     /* One token sees all keys of its item, which the schedule has cut to what is visible. */
     const bool causal = p->flags & BOLIDE__ATTN_CAUSAL && q_len != 1;
     const bool window = p->window_left >= 0 && q_len != 1;
-    return (p->indices ? PAGED : 0) | (causal || window ? MASKED : 0) |
-           (p->soft_cap > 0 ? CAPPED : 0) | (p->flags & BOLIDE__ATTN_ALIBI ? ALIBI : 0) |
-           (p->flags & special ? SPECIAL : 0) | (p->rule.tiles ? RULED : 0);
+    const bool chunk = p->chunk > 0 && q_len != 1;
+    return (p->indices ? PAGED : 0) | (causal || window || chunk ? MASKED : 0) |
+           (chunk ? CHUNKED : 0) | (p->v_indices ? V_PAGES : 0) | (p->soft_cap > 0 ? CAPPED : 0) |
+           (p->flags & BOLIDE__ATTN_ALIBI ? ALIBI : 0) | (p->flags & special ? SPECIAL : 0) |
+           (p->rule.tiles ? RULED : 0);
 }
 
 static void add_types(bolide__spec *s, const bolide__attention_params *p) {
@@ -240,7 +235,7 @@ static bolide_status run_float(const bolide__call *call, const frozen_part *f,
     bolide__spec_add(&s, "D_TAIL", p->d_tail); /* 0, 64 */
     bolide__spec_add(&s, "FLAGS",
                      flags_of(p, f->q_len) | (p->flags & BOLIDE__ATTN_ROPE ? ROPE : 0) |
-                         (p->variant ? VARIANT : 0));
+                         (p->variant ? VARIANT : 0) | (p->row_scales ? SCALED : 0));
     s.user_source = p->variant_text;
     g->block = 128;
     g->shared = (int32_t)float_shared_bytes(f);
@@ -266,7 +261,7 @@ static bolide_status run_tensor(const bolide__call *call, const frozen_part *f,
     bolide__spec_add(&s, "STAGES", f->stages);  /* 2, 3, 4: the same */
     bolide__spec_add(&s, "FLAGS", flags);
     p->flags |= is_q_wide(p) ? BOLIDE__ATTN_Q_WIDE : 0;
-    g->block = (int32_t)(32 * warps_of(f, f->tile_rows, keys));
+    g->block = (int32_t)(32 * warps_of(f->tile_rows, keys));
     g->shared = (int32_t)shared_bytes(f, f->tile_rows, keys, f->stages);
     return bolide__cuda_launch(call, &s, g, p, sizeof *p);
 }
@@ -319,7 +314,7 @@ bolide_status bolide__attention_cuda_run(const bolide__call *call,
                                          bolide__attention_params *p) {
     const frozen_part *f = &plan->frozen;
     const int64_t items = f->rule_tiles * f->rule_pieces;
-    if (f->sm90) {
+    if (f->sm90 && !(p->flags & BOLIDE__ATTN_DRAFT) && !p->v_indices) {
         bool served = false;
         BOLIDE_TRY(bolide__attention_sm90_run(call, f, p, &served));
         if (served)

@@ -30,7 +30,7 @@ enum {
     MIN_PIECE = 256, /* keys of a single request that are worth a block */
     GRANULE = 64,    /* keys of a kernel's block */
     TILE_COST =
-        64, /* keys that take as long as a tile's queries and output, where it has many rows */
+        160, /* keys that take as long as a tile's queries and output, where it has many rows */
     OWN_PIECES = 16
 };
 
@@ -109,9 +109,6 @@ bolide_status bolide__attention_check_plan(const bolide__call *call,
     BOLIDE_TRY(check_at_least(call, pr->name.qo_indptr, pr->batch + 1, 1));
     BOLIDE_TRY(check_at_least(call, "window_left", pr->window_left, -1));
     BOLIDE_TRY(check_at_least(call, "chunked_attention_size", pr->chunk, 0));
-    if (pr->chunk && call->ctx->device.type == BOLIDE_CUDA)
-        return BOLIDE_FAIL_UNSUPPORTED(call, "chunked_attention_size", "value", "0 on the GPU",
-                                       "%lld", (long long)pr->chunk);
     BOLIDE_TRY(check_at_least(call, "fixed_split_size", pr->fixed_split_size, -1));
     BOLIDE_TRY(check_at_least(call, "max_batch_size", pr->max_batch, pr->batch));
     BOLIDE_TRY(check_at_least(call, pr->name.max_rows, pr->max_rows, 0));
@@ -351,7 +348,8 @@ static void choose_cuda(const bolide__call *call, const bolide__attention_proble
     const bolide__split split = split_of(call, pr);
     const int64_t rows = usual_rows(pr, m);
     bolide__attention_cuda_choose(call, f, rows);
-    if (!f->on_device && (split == BOLIDE__SPLIT_BALANCED || split == BOLIDE__SPLIT_NONE))
+    if (!f->on_device && !pr->chunk &&
+        (split == BOLIDE__SPLIT_BALANCED || split == BOLIDE__SPLIT_NONE))
         bolide__attention_sm90_choose(call, f, rows, m->rows * (pr->h_q / pr->h_kv));
 }
 
@@ -388,7 +386,6 @@ static bolide_status lay_out(const bolide__call *call, const bolide__attention_p
     };
     bolide__schedule_maxima maxima = {0};
     BOLIDE_TRY(maxima_of(call, pr, split_of(call, pr) == BOLIDE__SPLIT_FIXED, &maxima));
-    f->max_batch = maxima.batch;
     if (cuda)
         choose_cuda(call, pr, f, &maxima);
     else
@@ -402,6 +399,7 @@ static bolide_status lay_out(const bolide__call *call, const bolide__attention_p
     if (f->sm90)
         rules->split = BOLIDE__SPLIT_NONE;
     const bolide__schedule_capacity cap = bolide__schedule_capacity_of(rules, &maxima);
+    f->max_batch = maxima.batch;
     f->max_items = cap.items;
     f->max_merges = cap.merges;
     f->max_slots = cap.slots;
