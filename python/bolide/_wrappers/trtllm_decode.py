@@ -170,8 +170,8 @@ def trtllm_batch_decode_with_kv_cache(
 ) -> Union[Tensor, Tuple[Tensor, Tensor]]:
     """Attention of the newest tokens of each request against its pages, in one call.
 
-    Each call plans anew, so it cannot be captured in a CUDA graph; lengths on a GPU cost one copy
-    back and one wait, lengths on the host none.
+    Each call plans anew, on the host from lengths that lie there, else on the GPU, where a CUDA
+    graph may hold the call. Neither waits.
 
     :param query: ``[rows, h_q, d]`` float16, bfloat16, float32 or fp8; the rows of a request are
         its last tokens and see no key behind their own.
@@ -193,7 +193,7 @@ def trtllm_batch_decode_with_kv_cache(
         place of q_len_per_req; max_q_len bounds them.
     :param mask: ``[b, q_len, words]`` uint16, uint32 or uint8 (``[rows, words]`` with
         cum_seq_lens_q): bit i of a token's row, the lowest first, says whether it sees token i of
-        its request's new ones; the keys before these are all visible. On the CPU only.
+        its request's new ones; the keys before these are all visible.
     :param lse: ``[rows, h_q]`` float32, to base 2.
     :param enable_block_sparse_attention: block_tables are ``[h_kv, b, m]`` and seq_lens ``[h_kv,
         b]``: pages and keys of each head of the cache. No sinks, no mask.
@@ -202,8 +202,7 @@ def trtllm_batch_decode_with_kv_cache(
         multi_ctas_kv_counter_buffer and bf16q_fp8kv_transform_mode.
     :param kv_cache_sf: of NVFP4 caches; refused, as are o_sf_scale and o_sf_vec_size.
     :returns: out, or (out, lse) with return_lse.
-    :raises ValueError: of an argument that does not fit; NotImplementedError of NVFP4, and on a
-        GPU of mask and of tables for keys and values.
+    :raises ValueError: of an argument that does not fit; NotImplementedError of NVFP4.
     """
     name = "trtllm_batch_decode_with_kv_cache"
     check_backend(name, backend, ("auto", "xqa", "trtllm-gen"))
@@ -300,7 +299,7 @@ def xqa(
     :param q_scale: with kv_scale numbers or float32 tensors of one element.
     :param sliding_win_size: keys that a query sees, its own included; 0 is no limit.
     :param mask: ``[b, q_seq_len, words]`` uint16: bits over a request's new tokens, the lowest
-        first. Without it the order is causal. On the CPU only.
+        first. Without it the order is causal.
     :param sm_count: a hint, as is enable_pdl. :param k_sf_cache: of NVFP4; refused, and v_sf_cache.
     """
     name = "xqa"

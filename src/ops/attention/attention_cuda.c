@@ -29,7 +29,10 @@ enum {
     SPECIAL = 32,
     ROPE = 64,
     RULED = 128,
-    VARIANT = 256
+    VARIANT = 256,
+    V_PAGES = 512,
+    CHUNKED = 1024,
+    SCALED = 2048
 };
 
 /* ---- shared memory, the arithmetic of the kernels' structs ------------------------------------
@@ -67,7 +70,7 @@ static int64_t shared_bytes(const frozen_part *f, int64_t rows, int64_t keys, in
 
 /* attention_float.cu: q, a chunk of 64 by 65, weights, places, the item, rotations, sums. */
 static int64_t float_shared_bytes(const frozen_part *f) {
-    return f->d_qk * 16 * 4 + 64 * 65 * 4 + 64 * 16 * 4 + 64 * 24 +
+    return f->d_qk * 16 * 4 + 64 * 65 * 4 + 64 * 16 * 4 + 64 * 32 +
            (int64_t)sizeof(bolide__attention_work) + (f->d_qk / 2 + 1) * 8 + 32;
 }
 
@@ -204,13 +207,16 @@ static bool is_q_wide(const bolide__attention_params *p) {
 }
 
 static int64_t flags_of(const bolide__attention_params *p, int64_t q_len) {
-    const int64_t special = BOLIDE__ATTN_MASK_BYTES | BOLIDE__ATTN_MASK_BITS | BOLIDE__ATTN_ITEMS;
+    const int64_t special =
+        BOLIDE__ATTN_MASK_BYTES | BOLIDE__ATTN_MASK_BITS | BOLIDE__ATTN_ITEMS | BOLIDE__ATTN_DRAFT;
     /* One token sees all keys of its item, which the schedule has cut to what is visible. */
     const bool causal = p->flags & BOLIDE__ATTN_CAUSAL && q_len != 1;
     const bool window = p->window_left >= 0 && q_len != 1;
-    return (p->indices ? PAGED : 0) | (causal || window ? MASKED : 0) |
-           (p->soft_cap > 0 ? CAPPED : 0) | (p->flags & BOLIDE__ATTN_ALIBI ? ALIBI : 0) |
-           (p->flags & special ? SPECIAL : 0) | (p->rule.tiles ? RULED : 0);
+    const bool chunk = p->chunk > 0 && q_len != 1;
+    return (p->indices ? PAGED : 0) | (causal || window || chunk ? MASKED : 0) |
+           (chunk ? CHUNKED : 0) | (p->v_indices ? V_PAGES : 0) | (p->soft_cap > 0 ? CAPPED : 0) |
+           (p->flags & BOLIDE__ATTN_ALIBI ? ALIBI : 0) | (p->flags & special ? SPECIAL : 0) |
+           (p->rule.tiles ? RULED : 0);
 }
 
 static void add_types(bolide__spec *s, const bolide__attention_params *p) {
@@ -228,7 +234,7 @@ static bolide_status run_float(const bolide__call *call, const frozen_part *f,
     bolide__spec_add(&s, "D_TAIL", p->d_tail); /* 0, 64 */
     bolide__spec_add(&s, "FLAGS",
                      flags_of(p, f->q_len) | (p->flags & BOLIDE__ATTN_ROPE ? ROPE : 0) |
-                         (p->variant ? VARIANT : 0));
+                         (p->variant ? VARIANT : 0) | (p->row_scales ? SCALED : 0));
     s.user_source = p->variant_text;
     g->block = 128;
     g->shared = (int32_t)float_shared_bytes(f);
@@ -306,7 +312,7 @@ bolide_status bolide__attention_cuda_run(const bolide__call *call,
                                          bolide__attention_params *p) {
     const frozen_part *f = &plan->frozen;
     const int64_t items = f->rule_tiles * f->rule_pieces;
-    if (f->sm90) {
+    if (f->sm90 && !(p->flags & BOLIDE__ATTN_DRAFT) && !p->v_indices) {
         bool served = false;
         BOLIDE_TRY(bolide__attention_sm90_run(call, f, p, &served));
         if (served)
@@ -315,7 +321,8 @@ bolide_status bolide__attention_cuda_run(const bolide__call *call,
     BOLIDE_TRY(bolide__attention_variant_text(call, p->variant, p));
     p->page_shift = page_shift_of(p->page_size);
     p->flags |= may_be_signed(p) ? BOLIDE__ATTN_SIGNED : 0;
-    bolide__grid g = {.x = f->workers, .y = f->h_kv, .dependent = 1};
+    /* A plan on the device has just written what a block reads first. */
+    bolide__grid g = {.x = f->workers, .y = f->h_kv, .dependent = !f->on_device};
     if (f->ruled) {
         g.x = items < f->workers ? items : f->workers;
         /* Behind a memset there is no kernel to depend on. */

@@ -43,7 +43,7 @@ enum {
     BOLIDE__ATTN_TAIL = 512,   /* the last d_tail columns of q and k are tensors of their own */
     BOLIDE__ATTN_VARIANT = 1024,
     BOLIDE__ATTN_LATENT = 2048, /* values are the first d_vo columns of the keys, of one head */
-    BOLIDE__ATTN_DRAFT = 4096,  /* CPU: bits over a request's query tokens say which are seen */
+    BOLIDE__ATTN_DRAFT = 4096,  /* bits over a request's query tokens say which are seen */
     BOLIDE__ATTN_PLACED = 8192  /* CPU: positions are places in a matrix, see fold_q */
 };
 
@@ -102,6 +102,35 @@ typedef struct bolide__attention_rule {
     int32_t tiles, pieces;
 } bolide__attention_rule;
 
+/* What a plan on the GPU works with, see attention_plan.cu: a tile, and where the stretch of a
+ * worker begins. */
+typedef struct bolide__attention_tile {
+    int32_t request, row, kv_begin, kv_end;
+} bolide__attention_tile;
+
+typedef struct bolide__attention_cut {
+    int32_t tile, key;      /* the key at which the tile is cut */
+    int32_t inside, behind; /* a cut; else the stretch begins at the tile or behind it */
+    int32_t cuts_before, divided_before; /* cuts, and tiles that are divided, before this one */
+} bolide__attention_cut;
+
+/* Lengths as in bolide__attention_problem, NULL where they are not given. */
+typedef struct bolide__attention_planner {
+    const int32_t *qo, *kv, *v, *o; /* [batch + 1] */
+    const int32_t *kv_len, *q_len;  /* [batch] */
+    bolide__schedule_counts *counts;
+    int32_t *arrivals;             /* [max_merges, h_kv] */
+    bolide__attention_head *heads; /* [workers] */
+    bolide__attention_work *works; /* [max_tiles + workers] */
+    int32_t *tile_start;           /* [batch]: first tile of a request */
+    bolide__attention_tile *tiles; /* [max_tiles] */
+    int64_t *place;                /* [max_tiles]: where a tile begins on the tape */
+    bolide__attention_cut *cuts;   /* [workers + 1] */
+    int64_t batch, group, tile_rows, workers, h_kv, max_tiles, max_merges;
+    int64_t q_len_per_req, max_kv_len;
+    int64_t causal, window_left, tile_cost, min_chunk, granule;
+} bolide__attention_planner;
+
 /* A number, or a device array of one value or one a head. */
 typedef struct bolide__attention_scale {
     const float *tensor; /* [1] or [heads]; NULL: the number */
@@ -126,8 +155,11 @@ typedef struct bolide__attention_params {
     const uint16_t *token_pos;    /* [requests, token_pos_len]: place in the item, 0 a delimiter */
     const uint16_t *max_item_len; /* [requests]: no token_pos is larger; NULL: unknown */
     int64_t token_pos_len;
-    const void *q_tail; /* [rows, h_q, d_tail] with ATTN_TAIL; q then has the other columns */
-    const void *k_tail; /* [pages, page_size, d_tail] for all heads; k likewise */
+    const void *q_tail;       /* [rows, h_q, d_tail] with ATTN_TAIL; q then has the other columns */
+    const void *k_tail;       /* [pages, page_size, d_tail] for all heads; k likewise */
+    const uint8_t *draft;     /* with ATTN_DRAFT: [rows] of draft_bytes, bits of query tokens */
+    const int32_t *v_indices; /* page ids of values; NULL: those of keys */
+    const float *row_scales;  /* [pages, page_size, d_vo / ATTN_SCALED] of latents of 8 bits */
 
     int64_t q_n, q_h;
     int64_t k_page, k_n, k_h;
@@ -139,8 +171,11 @@ typedef struct bolide__attention_params {
     int64_t q_rows;        /* of the tensors' shapes: rows of q */
     int64_t pages, k_rows; /* pages, and rows of one; without pages 1 and all rows */
     int64_t v_rows;
-    int64_t table_row; /* entries of a request in a block table: request r's list starts at
-                          r * table_row; 0: at its kv_start */
+    int64_t table_row;   /* entries of a request in a block table: request r's list starts at
+                            r * table_row; 0: at its kv_start */
+    int64_t v_table_row; /* the same of v_indices */
+    int64_t draft_row, draft_bytes;        /* bytes between rows, of a row that hold bits */
+    int64_t row_scales_page, row_scales_n; /* elements */
 
     /* the plan's live part and the run's scratch */
     const bolide__schedule_counts *counts;
@@ -163,6 +198,7 @@ typedef struct bolide__attention_params {
     int64_t q_dtype, kv_dtype, o_dtype; /* BOLIDE_F16 … */
     int64_t flags;
     int64_t window_left; /* −1: no limit */
+    int64_t chunk;       /* of chunked attention; 0: off */
     double sm_scale;
     double soft_cap; /* 0: off */
     double rope_scale, rope_theta;
@@ -185,14 +221,6 @@ typedef struct bolide__attention_params {
     const struct bolide__gemm_kernel *units;   /* for many rows of bf16; NULL: f32 */
     const double *rope_frequency;              /* [d_qk / 2]: rope_theta^(-2i/d_qk) / rope_scale */
     const struct bolide__variant_hooks *hooks; /* of a variant; NULL: none */
-    const uint8_t *draft;     /* with ATTN_DRAFT: [rows] of draft_bytes, bits of query tokens */
-    int64_t draft_row;        /* bytes between rows */
-    int64_t draft_bytes;      /* of a row that hold bits */
-    const int32_t *v_indices; /* page ids of values; NULL: those of keys */
-    int64_t v_table_row;      /* like table_row, of v_indices */
-    const float *row_scales;  /* [pages, page_size, d_vo / ATTN_SCALED] of latents of 8 bits */
-    int64_t row_scales_page, row_scales_n; /* elements */
-    int64_t chunk;                         /* of chunked attention; 0: off */
     /* With ATTN_PLACED row x of q is row x % fold_q of a matrix, entry y of the cache (page id *
      * page_size + row in the page) its column y % fold_kv, and these are the positions, aligned at
      * the bottom right. */
@@ -224,6 +252,8 @@ typedef struct bolide__attention_plan {
         int64_t max_batch, max_items, max_merges, max_slots;
         int64_t worker_start_at, requests_at, items_at, merges_at; /* in device_int */
         int64_t free_at, arrivals_at, heads_at, works_at;          /* CUDA: in device_int */
+        int64_t on_device; /* CUDA: lengths were not seen by the host */
+        int64_t tile_start_at, tiles_at, place_at, cuts_at; /* on_device: in device_int */
         int64_t tickets_at, order_at; /* sm90: in device_int; in a staging slot */
         int64_t live_bytes; /* of all that is carved for device_int; CUDA: in a staging slot */
         int64_t partial_o_at, partial_ml_at, frequency_at, lanes_at; /* in device */
@@ -264,6 +294,7 @@ typedef struct bolide__attention_problem {
     int64_t max_batch, max_rows, max_kv_len; /* BOLIDE_NO_INT: not declared */
     int64_t max_q_len;                       /* bound of one request; BOLIDE_NO_INT: none */
     int64_t batch;
+    int64_t on_device;       /* 1: CUDA plans from lengths that stay on the device */
     int64_t single;          /* 1: one request that is planned and run in the same call */
     int64_t fold_q, fold_kv; /* rows and columns of a matrix of blocks; 0: none */
     int64_t placed;          /* 1: positions are places in that matrix */
@@ -293,6 +324,13 @@ bolide_status bolide__attention_sizes(const bolide__call *call, const bolide__at
                                       bolide_sizes *sizes);
 bolide_status bolide__attention_make_plan(const bolide__call *call,
                                           const bolide__attention_problem *pr);
+/* Of a plan whose lengths stay on the GPU. */
+bolide_status bolide__attention_check_on_device(const bolide__call *call,
+                                                const bolide__attention_problem *pr);
+bolide_status bolide__attention_plan_on_device(const bolide__call *call,
+                                               const bolide__attention_problem *pr,
+                                               const struct bolide__attention_frozen *f,
+                                               const bolide__schedule_rules *rules);
 /* For a single request on CUDA: a plan that is a rule, without lists and without a copy. */
 bolide_status bolide__attention_make_rule(const bolide__call *call,
                                           const bolide__attention_problem *pr);

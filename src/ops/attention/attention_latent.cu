@@ -35,6 +35,8 @@ constexpr bool CAPPED = FLAGS & 4;
 constexpr bool WIDE = FLAGS & 16;    /* rows of the caches allow copies of 16 bytes */
 constexpr bool SPECIAL = FLAGS & 32; /* custom mask */
 constexpr bool RULED = false;
+constexpr bool V_PAGES = false;
+constexpr bool CHUNKED = false;
 constexpr bool VARIANT = false;
 constexpr int D_QK = D_VO + D_TAIL;
 static_assert(D_VO % 32 == 0 && D_VO <= 512 && D_TAIL % 16 == 0 && D_QK <= 576, "head sizes");

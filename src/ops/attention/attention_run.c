@@ -60,13 +60,6 @@ static bolide_status check_mask(const bolide__call *call, const bolide__attentio
                        "q_len * kv_len bits of every request, in whole bytes");
 }
 
-/* What only the CPU's kernels have. */
-static bolide_status refuse_cuda(const bolide__call *call, const char *name) {
-    if (call->ctx->device.type != BOLIDE_CUDA)
-        return BOLIDE_OK;
-    return BOLIDE_FAIL_UNSUPPORTED(call, name, "pointer", "NULL on the GPU", "a tensor");
-}
-
 /* Bits over query tokens are a mask of their own. */
 static bolide_status check_draft(const bolide__call *call, const bolide__attention_run_args *a,
                                  const bolide__attention_plan *plan) {
@@ -86,16 +79,14 @@ static bolide_status check_draft(const bolide__call *call, const bolide__attenti
             bolide__text("rows of at least %lld bits, the most query tokens of a request",
                          (long long)plan->now.most_rows),
             "%lld bits", (long long)bits);
-    return refuse_cuda(call, "draft_mask");
+    return BOLIDE_OK;
 }
 
 static bolide_status check_v_table(const bolide__call *call, const bolide__attention_run_args *a) {
-    if (!a->v_block_tables)
+    if (!a->v_block_tables || a->block_tables)
         return BOLIDE_OK;
-    if (!a->block_tables)
-        return BOLIDE_FAIL_ARG(call, "v_block_tables", "pointer", "NULL without block_tables",
-                               "a tensor");
-    return refuse_cuda(call, "v_block_tables");
+    return BOLIDE_FAIL_ARG(call, "v_block_tables", "pointer", "NULL without block_tables",
+                           "a tensor");
 }
 
 static bolide_status check_pages(const bolide__call *call, const bolide__attention_run_args *a,
@@ -399,7 +390,8 @@ static const bolide__gemm_kernel *units_of(const bolide__call *call,
 bolide_status bolide__attention_cpu_run(const bolide__call *call, bolide__attention_params *p) {
     int64_t next_unit = 0;
     bolide__variant_hooks hooks;
-    BOLIDE_TRY(bolide__attention_variant_hooks(call, p->variant, p, &hooks));
+    if (p->variant)
+        BOLIDE_TRY(bolide__attention_variant_hooks(call, p->variant, p, &hooks));
     const int64_t units = p->counts->items * (p->h_kv / p->unit_heads);
     const int64_t lanes = p->lane_count < units ? p->lane_count : units;
     p->next_unit = &next_unit;
