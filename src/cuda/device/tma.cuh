@@ -38,12 +38,4 @@ __forceinline__ void copy_box(void *to, const bolide__tensor_map &map, barrier &
         : "memory");
 }
 
-/* The same box into the L2 only. */
-__forceinline__ void prefetch_box(const bolide__tensor_map &map, int32_t c0, int32_t c1, int32_t c2,
-                                  int32_t c3) {
-    asm volatile("cp.async.bulk.prefetch.tensor.4d.L2.global [%0, {%1, %2, %3, %4}];" ::"l"(&map),
-                 "r"(c0), "r"(c1), "r"(c2), "r"(c3)
-                 : "memory");
-}
-
 #endif

@@ -58,7 +58,7 @@ constexpr int BLOCK = 64 * 128;         /* bytes of a block of 64 rows */
 constexpr int OWN = D_VO / 2;           /* columns of a warpgroup's sums */
 constexpr int LOADERS = GATHER ? 4 : 1; /* warps */
 constexpr int FULL_ARRIVALS = GATHER ? 32 * LOADERS : 1;
-constexpr int MERGED_AT_ONCE = 16, MERGED_ROWS = 1;
+constexpr int MERGED_AT_ONCE = 4, MERGED_ROWS = 1;
 /* A row's base is raised only when logits exceed it by this many powers of two. */
 constexpr float SLACK = 8.0f;
 

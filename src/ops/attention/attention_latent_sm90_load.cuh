@@ -45,17 +45,6 @@ void copy_part(const latent_params &a, shared_memory &s, const asked &at, uint64
                  policy);
 }
 
-/* A tile into the L2, so that the copy, which waits for its place, takes less time. */
-void fetch_tile(const latent_params &a, const asked &at) {
-    if (GATHER || at.page < 0)
-        return;
-#pragma unroll
-    for (int b = 0; b < BLOCKS; b++)
-        prefetch_box(a.ckv, 64 * b, at.row, 0, at.page);
-    if (TAILS)
-        prefetch_box(a.kpe, 0, at.row, 0, at.page);
-}
-
 /* 16 bytes of a row into a block. */
 void copy_piece(unsigned char *block, int row, int piece, const half *from, bool there) {
     copy_16(block + row * 128 + ((piece ^ row) & 7) * 16, from, there ? 16 : 0);
@@ -133,8 +122,6 @@ void load_all(const latent_params &a, shared_memory &s) {
 #pragma unroll 1
         for (int32_t tile = t.first; tile <= t.last; tile += 2) {
             const asked next[2] = {ask(a.p, w, tile + 2, t.last), ask(a.p, w, tile + 3, t.last)};
-            fetch_tile(a, next[0]);
-            fetch_tile(a, next[1]);
             load_part<0, 0>(a, s, at[0], c.of(0), policy);
             load_part<0, 1>(a, s, at[0], c.of(0), policy);
             c.turn(0);
