@@ -57,6 +57,7 @@ constexpr int MERGED_AT_ONCE = 4, MERGED_ROWS = 1;
 #include "ops/attention/attention_plain.cuh"
 
 #include "ops/attention/attention_device.cuh"
+#include "ops/attention/latent_tile.cuh"
 
 struct shared_memory {
     alignas(16) unsigned char q[ROWS * ROW];
@@ -141,34 +142,6 @@ struct rows_state {
     int32_t token[2];
     float o[OWN / 8][4];
 };
-
-int pair_row() {
-    return (int)threadIdx.x / 64 * 16;
-}
-
-/* x += products of the steps [from, to) of 16 columns. */
-void multiply(const unsigned char *q, const unsigned char *k, int from, int to, float (&x)[NT][4]) {
-    const int lane = threadIdx.x % 32;
-    const unsigned char *a_row = q + (pair_row() + lane % 16) * ROW + lane / 16 * 16;
-    const unsigned char *b_row = k + (lane / 16 * 8 + lane % 8) * ROW + lane / 8 % 2 * 16;
-#pragma unroll 3
-    for (int step = from; step < to; step++) {
-        uint32_t a[4];
-        load_matrices<false>(a, a_row + step * 32);
-#pragma unroll
-        for (int n = 0; n < NT; n += 2) {
-            uint32_t b[4];
-            load_matrices<false>(b, b_row + n * 8 * ROW + step * 32);
-            mma_16x8x16<elem>(x[n], a, b[0], b[1]);
-            mma_16x8x16<elem>(x[n + 1], a, b[2], b[3]);
-        }
-    }
-}
-
-/* The two warps of a pair have their own barrier. */
-void meet_pair() {
-    asm volatile("bar.sync %0, 64;" ::"r"((int)threadIdx.x / 64 + 1) : "memory");
-}
 
 /* The products of all columns, scaled by the caches' scales, in both warps of a pair. */
 void products(const params &p, shared_memory &s, const unsigned char *k, float ckv_scale,
@@ -259,25 +232,6 @@ void soften(const params &p, const work &w, int32_t first, bool open, rows_state
     }
 }
 
-void add_values(rows_state &r, const float (&x)[NT][4], const unsigned char *v) {
-    const int lane = threadIdx.x % 32, column = (int)threadIdx.x / 32 % 2 * OWN;
-    const unsigned char *own = v + (lane % 16) * ROW + (column + lane / 16 * 8) * 2;
-#pragma unroll
-    for (int n = 0; n < NT; n += 2) {
-        uint32_t a[4];
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-            a[i] = floats_to_halves<elem>(x[n + i / 2][i % 2 * 2], x[n + i / 2][i % 2 * 2 + 1]);
-#pragma unroll
-        for (int d = 0; d < OWN; d += 16) {
-            uint32_t b[4];
-            load_matrices<true>(b, own + n * 8 * ROW + d * 2);
-            mma_16x8x16<elem>(r.o[d / 8], a, b[0], b[1]);
-            mma_16x8x16<elem>(r.o[d / 8 + 1], a, b[2], b[3]);
-        }
-    }
-}
-
 /* ---- an item ----------------------------------------------------------------------------------
  */
 
@@ -342,7 +296,7 @@ void run_item(const params &p, const work &w, int32_t rows, rows_state &r, share
         float x[NT][4];
         products(p, s, s.stage[stage], ckv_scale, kpe_scale, x);
         soften(p, w, key, open_tile(p, w, key, rows), r, x);
-        add_values(r, x, s.stage[stage]);
+        add_values(r.o, x, s.stage[stage]);
     }
 }
 
