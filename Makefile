@@ -77,12 +77,13 @@ check-san: ## tests under the address, undefined and thread sanitizers
 	@$(call build,tsan,build/tsan)
 	@TEST_TIMEOUT=3600 tools/tsan.sh tests/run.sh build/tsan -LE repo $(CTEST)
 
-check-full: check ## check, every spec of the GPU kernels, and tests on aarch64 under qemu-user
+check-full: check ## check, every spec of the GPU kernels, tests and wheel on aarch64 under qemu-user
 	@tests/cuda/gate.sh build --full
 	@$(SETUP) $(BUILD_NEEDS) aarch64
 	@$(call build,aarch64,build/aarch64)
 	@QEMU_LD_PREFIX=/usr/aarch64-linux-gnu OMP_WAIT_POLICY=passive \
 		TEST_TIMEOUT=3600 tests/run.sh build/aarch64 -j $(JOBS) $(CTEST)
+	@tests/python/wheel_aarch64.sh
 
 bench: all ## time every problem on the CPU; PEERS=1 against torch as well
 	@python3 bench/compare.py $(if $(PEERS),,--ours)

@@ -22,7 +22,8 @@
 driver_tensor *driver_tensor_of(const driver_case *c, bolide_phase phase, const char *name) {
     for (int32_t i = 0; i < c->tensor_count; i++) {
         const driver_tensor *t = &c->tensor[i];
-        if (t->phase == phase && t->present && !strcmp(t->name, name))
+        /* References ask for every element, so a name that begins otherwise is no call. */
+        if (t->phase == phase && t->present && *t->name == *name && !strcmp(t->name, name))
             return (driver_tensor *)t;
     }
     return NULL;

@@ -53,7 +53,7 @@ static void print_json(const bencher *b, const char *text, const bench_result *r
 /* Measures the problem with the instances of the last one if that was the same. */
 static int measure_problem(bencher *b, const problem *p, const char *text, bench_result *r,
                            char *error) {
-    if (!b->last || strcmp(text, b->last_text)) {
+    if (!b->last || strcmp(text, b->last_text) != 0) {
         bench_close(b->last);
         b->last = bench_open(p, &b->options, error);
         (void)snprintf(b->last_text, sizeof b->last_text, "%s", text);

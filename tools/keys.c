@@ -36,7 +36,7 @@ int case_is_tensor(bolide_kind kind) {
 const bolide_param *case_row(const driver_case *c, bolide_phase phase, const char *name) {
     const bolide__entry *e = c->args[phase].entry;
     for (int32_t i = 0; e && i < e->row_count; i++)
-        if (!strcmp(e->rows[i].name, name))
+        if (*e->rows[i].name == *name && !strcmp(e->rows[i].name, name))
             return &e->rows[i];
     return NULL;
 }

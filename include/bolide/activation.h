@@ -52,9 +52,9 @@ typedef struct bolide_silu_and_mul_scaled_args {
     const bolide_tensor *x;              /* [n, 2d] or [n, h, 2d]: f16, bf16, f32, f8_e4m3fn,
                                           * f8_e5m2 */
     double x_scale;                      /* absent: 1 */
-    const bolide_tensor *x_scale_tensor; /* [1]: f32 */
+    const bolide_tensor *x_scale_tensor; /* [] or [1]: f32 */
     double o_scale;                      /* absent: 1 */
-    const bolide_tensor *o_scale_tensor; /* [1]: f32 */
+    const bolide_tensor *o_scale_tensor; /* [] or [1]: f32 */
     const bolide_tensor *out;            /* [n, d] or [n, h, d]: the same dtypes */
 } bolide_silu_and_mul_scaled_args;
 

@@ -15,6 +15,7 @@
 #include <bolide/quant.h>
 #include <bolide/rope.h>
 #include <bolide/sampling.h>
+#include <bolide/sparse.h>
 #include <bolide/sparse_mla.h>
 #include <bolide/topk.h>
 

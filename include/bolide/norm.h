@@ -47,7 +47,7 @@ typedef struct bolide_rmsnorm_quant_args {
     const bolide_tensor *input;        /* [n, d] or [n, h, d]: f16, bf16, f32; d contiguous */
     const bolide_tensor *weight;       /* [d]: dtype of input */
     double scale;                      /* a number … */
-    const bolide_tensor *scale_tensor; /* … or [1]: f32, read when the kernel runs */
+    const bolide_tensor *scale_tensor; /* … or [], [1]: f32, read when the kernel runs */
     const bolide_tensor *out;          /* shape of input: f8_e4m3fn, f8_e5m2 */
     double eps;                        /* default 1e-6 */
 } bolide_rmsnorm_quant_args;
@@ -79,9 +79,9 @@ typedef struct bolide_rms_norm_args {
     const bolide_tensor *out;    /* shape of x: f16, bf16, f32, f8_e4m3fn, f8_e5m2; may be x */
     double eps;                  /* no default: give it */
     double in_scale;             /* absent: 1 */
-    const bolide_tensor *in_scale_tensor;  /* [1]: f32 */
+    const bolide_tensor *in_scale_tensor;  /* [] or [1]: f32 */
     double out_scale;                      /* absent: 1 */
-    const bolide_tensor *out_scale_tensor; /* [1]: f32 */
+    const bolide_tensor *out_scale_tensor; /* [] or [1]: f32 */
 } bolide_rms_norm_args;
 
 BOLIDE_API BOLIDE_MUST_USE bolide_status bolide_rms_norm(const bolide_context *ctx,
@@ -118,7 +118,7 @@ typedef struct bolide_fused_add_rmsnorm_quant_args {
     const bolide_tensor *residual;     /* shape and dtype of input; becomes the sum */
     const bolide_tensor *weight;       /* [d]: dtype of input */
     double scale;                      /* a number … */
-    const bolide_tensor *scale_tensor; /* … or [1]: f32, read when the kernel runs */
+    const bolide_tensor *scale_tensor; /* … or [], [1]: f32, read when the kernel runs */
     const bolide_tensor *out;          /* shape of input: f8_e4m3fn, f8_e5m2 */
     double eps;                        /* default 1e-6 */
 } bolide_fused_add_rmsnorm_quant_args;
@@ -159,9 +159,9 @@ typedef struct bolide_rms_norm_add_residual_args {
     const bolide_tensor *x_out;    /* shape of x: f16, bf16, f32, f8_e4m3fn, f8_e5m2; may be x */
     double eps;                    /* no default: give it */
     double x_in_scale;             /* absent: 1 */
-    const bolide_tensor *x_in_scale_tensor;  /* [1]: f32 */
+    const bolide_tensor *x_in_scale_tensor;  /* [] or [1]: f32 */
     double x_out_scale;                      /* absent: 1 */
-    const bolide_tensor *x_out_scale_tensor; /* [1]: f32 */
+    const bolide_tensor *x_out_scale_tensor; /* [] or [1]: f32 */
 } bolide_rms_norm_add_residual_args;
 
 BOLIDE_API BOLIDE_MUST_USE bolide_status bolide_rms_norm_add_residual(
@@ -235,7 +235,7 @@ typedef struct bolide_layernorm_quant_args {
     const bolide_tensor *gemma;        /* [d]: f32, the factor */
     const bolide_tensor *beta;         /* [d]: f32, the term */
     double scale;                      /* a number … */
-    const bolide_tensor *scale_tensor; /* … or [1]: f32, read when the kernel runs */
+    const bolide_tensor *scale_tensor; /* … or [], [1]: f32, read when the kernel runs */
     const bolide_tensor *out;          /* shape of input: f8_e4m3fn, f8_e5m2 */
     double eps;                        /* default 1e-6 */
 } bolide_layernorm_quant_args;
@@ -261,7 +261,7 @@ typedef struct bolide_fused_dit_gate_residual_layernorm_gamma_beta_args {
     const bolide_tensor *gate_bias; /* [d] or [1, d]: f32; optional */
     double epsilon;                 /* added to the variance; default 1e-6 */
     double input_global_scaling_factor;
-    const bolide_tensor *input_global_scaling_factor_tensor; /* [1]: f32 */
+    const bolide_tensor *input_global_scaling_factor_tensor; /* [] or [1]: f32 */
     const bolide_tensor *residual_out; /* [b, s, d]: dtype of input; may be residual */
     const bolide_tensor *norm_out;     /* [b, s, d]: dtype of input; may be input */
 } bolide_fused_dit_gate_residual_layernorm_gamma_beta_args;
@@ -284,7 +284,7 @@ typedef struct bolide_fused_dit_gate_residual_layernorm_scale_shift_args {
     const bolide_tensor *shift_bias; /* [d] or [1, d]: f32; optional */
     double epsilon;                  /* added to the variance; default 1e-6 */
     double input_global_scaling_factor;
-    const bolide_tensor *input_global_scaling_factor_tensor; /* [1]: f32 */
+    const bolide_tensor *input_global_scaling_factor_tensor; /* [] or [1]: f32 */
     const bolide_tensor *residual_out; /* [b, s, d]: dtype of input; may be residual */
     const bolide_tensor *norm_out;     /* [b, s, d]: dtype of input; may be input */
 } bolide_fused_dit_gate_residual_layernorm_scale_shift_args;
@@ -305,7 +305,7 @@ typedef struct bolide_fused_dit_residual_layernorm_scale_shift_args {
     const bolide_tensor *shift_bias; /* [d] or [1, d]: f32; optional */
     double epsilon;                  /* added to the variance; default 1e-6 */
     double input_global_scaling_factor;
-    const bolide_tensor *input_global_scaling_factor_tensor; /* [1]: f32 */
+    const bolide_tensor *input_global_scaling_factor_tensor; /* [] or [1]: f32 */
     const bolide_tensor *residual_out; /* [b, s, d]: dtype of input; may be residual */
     const bolide_tensor *norm_out;     /* [b, s, d]: dtype of input; may be input */
 } bolide_fused_dit_residual_layernorm_scale_shift_args;

@@ -44,6 +44,23 @@ static void release_outputs(frame *f) {
             TVMFFIObjectDecRef(f->outputs[i]);
 }
 
+/* An output whose shape the inputs do not decide: most often because one of them is wrong, and then
+ * the door names it. It is asked for sizes alone, so that nothing runs. */
+static int raise_for_output(frame *f, const slot *s, bolide_status status) {
+    const bolide_context *ctx;
+    bolide_sizes sizes;
+    if (context_of(f->device, &ctx) != 0)
+        return -1;
+    if (!bolide_op_planned(f->binding->op) &&
+        bolide_op_workspace(f->binding->op, ctx, f->args, &sizes) != BOLIDE_OK)
+        return raise_status(bolide_last_error()->status);
+    char message[256];
+    snprintf(message, sizeof message, "%s: %s: shape: expected one that the inputs decide",
+             f->binding->entry, s->row->name);
+    TVMFFIErrorSetRaisedFromCStr(kind_of(status), message);
+    return -1;
+}
+
 /* One output in the memory of the framework whose tensors were passed. */
 static int allocate_output(frame *f, int i) {
     const slot *s = f->wanted[i];
@@ -53,7 +70,7 @@ static int allocate_output(frame *f, int i) {
     const bolide_status status = bolide_op_output(f->binding->op, f->binding->phase, s->index,
                                                   f->args, &prototype.ndim, dims, &bit);
     if (status != BOLIDE_OK)
-        return raise_status(status);
+        return raise_for_output(f, s, status);
     prototype.dtype = bolide_dtype_of(bit);
     for (int64_t k = prototype.ndim - 1, step = 1; k >= 0; k--) {
         dims[MAX_NDIM + k] = step;

@@ -25,6 +25,8 @@ VERSION = "0.6.18"
 # Names outside of the list: private ones of engines, which tests/data/engine_names.txt has with
 # their places.
 PRIVATE = {
+    "cudnn.decode": "cudnn_batch_decode_with_kv_cache",  # FlashInfer's files behind its cudnn
+    "cudnn.prefill": "cudnn_batch_prefill_with_kv_cache",
     "decode": "_get_range_buf",
     "jit.attention":  # examples of custom attention import them from there
         "gen_customize_single_decode_module gen_customize_single_prefill_module",

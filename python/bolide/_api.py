@@ -27,6 +27,7 @@ from .norm import (
     layernorm_quant, rmsnorm, rmsnorm_quant)
 from .page import (
     append_paged_kv_cache, append_paged_mla_kv_cache, get_batch_indices_positions, get_seq_lens)
+from .pod import BatchPODWithPagedKVCacheWrapper, PODWithPagedKVCacheWrapper
 from .prefill import (
     BatchPrefillWithPagedKVCacheWrapper, BatchPrefillWithRaggedKVCacheWrapper,
     single_prefill_with_kv_cache, single_prefill_with_kv_cache_return_lse, trtllm_fmha_v2_prefill)
@@ -41,6 +42,7 @@ from .sampling import (
     sampling_from_probs, softmax, top_k_mask_logits, top_k_renorm_probs, top_k_sampling_from_probs,
     top_k_top_p_sampling_from_logits, top_k_top_p_sampling_from_probs, top_p_renorm_probs,
     top_p_sampling_from_probs)
+from .sparse import BlockSparseAttentionWrapper, VariableBlockSparseAttentionWrapper
 from .tllm_enums import ActivationType, RoutingMethodType, SfLayout, is_gated_activation
 from .topk import TopKTieBreak, top_k, top_k_page_table_transform, top_k_ragged_transform
 from .topk_varlen import top_k_varlen
@@ -62,8 +64,10 @@ __all__ = [
     "apply_rope_with_cos_sin_cache_inplace", "batch_invariant", "BatchAttention",
     "BatchAttentionWithAttentionSinkWrapper", "BatchDecodeMlaWithPagedKVCacheWrapper",
     "BatchDecodeWithPagedKVCacheWrapper", "BatchDecodeWithSharedPrefixPagedKVCacheWrapper",
-    "BatchMLAPagedAttentionWrapper", "BatchPrefillWithPagedKVCacheWrapper",
+    "BatchMLAPagedAttentionWrapper", "BatchPODWithPagedKVCacheWrapper",
+    "BatchPrefillWithPagedKVCacheWrapper",
     "BatchPrefillWithRaggedKVCacheWrapper", "BatchPrefillWithSharedPrefixPagedKVCacheWrapper",
+    "BlockSparseAttentionWrapper",
     "bmm_bf16", "BusyError", "chain_speculative_sampling", "coverage",
     "CUDAGraphBatchDecodeWithPagedKVCacheWrapper", "cudnn_batch_decode_with_kv_cache",
     "fast_decode_plan", "flashinfer_path",
@@ -73,7 +77,8 @@ __all__ = [
     "gemma_fused_add_rmsnorm", "gemma_rmsnorm", "get_batch_indices_positions", "get_seq_lens",
     "install_as_flashinfer", "is_gated_activation", "layernorm", "layernorm_quant", "merge_state",
     "merge_state_in_place", "merge_states", "min_p_sampling_from_probs", "mm_bf16",
-    "MultiLevelCascadeAttentionWrapper", "next_positive_power_of_2", "packbits", "rmsnorm",
+    "MultiLevelCascadeAttentionWrapper", "next_positive_power_of_2", "packbits",
+    "PODWithPagedKVCacheWrapper", "rmsnorm",
     "rmsnorm_quant", "RoutingMethodType", "sampling_from_logits", "sampling_from_probs",
     "segment_packbits", "SfLayout", "silu_and_mul", "single_decode_with_kv_cache",
     "single_prefill_with_kv_cache", "single_prefill_with_kv_cache_return_lse", "softmax",
@@ -81,4 +86,5 @@ __all__ = [
     "top_k_ragged_transform", "top_k_renorm_probs", "top_k_sampling_from_probs",
     "top_k_top_p_sampling_from_logits", "top_k_top_p_sampling_from_probs", "top_k_varlen",
     "top_p_renorm_probs", "top_p_sampling_from_probs", "TopKTieBreak",
+    "VariableBlockSparseAttentionWrapper",
     "trtllm_fmha_v2_prefill", "xqa_mla", *_DTYPES]

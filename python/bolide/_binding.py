@@ -72,8 +72,6 @@ class Sizes(NamedTuple):
 class Operator:
     """What is known of a bound operator; see the head of this module."""
 
-    __slots__ = ("name", "phase", "names", "rows", "table", "lead", "call", "custom")
-
     def __init__(self, name: str, names: str, phase: str):
         self.name = name
         self.phase = phase
@@ -82,6 +80,8 @@ class Operator:
         self.table = _rows.rows(name, "plan" if plan else "run")
         by_name = {row.name: row for row in self.table}
         self.rows = tuple(by_name.get(n.partition("|")[0]) for n in self.names)
+        self.outs = tuple((i, r.optional) for i, r in enumerate(self.rows)
+                          if r is not None and r.kind == "out")
         self.lead = next((i for i, r in enumerate(self.rows) if r and r.is_tensor), 0)
         self.call = _library.bind(name, phase, names)
         self.custom = None
@@ -130,13 +130,13 @@ def _several(op: Operator, out):
 def allocate(op: Operator, values) -> tuple[list, list]:
     """Values with every wanted output in place, and those that were allocated."""
     values = list(values)
-    wanted = [i for i, row in enumerate(op.rows) if row is not None and row.kind == "out"
-              and (values[i] is True or (values[i] is None and not row.optional))]
+    wanted = [i for i, optional in op.outs
+              if values[i] is True or (values[i] is None and not optional)]
     if not wanted:
         return values, []
     given = op.given(values)
     names = _rows.bind_names(op.table, given, lambda t: t.shape)
-    like = next(v for v in values if _frameworks.is_tensor(v))
+    like = [v for v in values if _frameworks.is_tensor(v)][0]
     made = []
     for i in wanted:
         found = _rows.output(op.rows[i], op.table, given, names, _frameworks.dtype_bit)

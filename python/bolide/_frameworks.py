@@ -43,6 +43,8 @@ def is_numpy(value: Any) -> bool:
 
 def is_tensor(value: Any) -> bool:
     """Whether a value is a tensor of a framework, not a number, name or None."""
+    if isinstance(value, (int, float, str)):  # torch.compile knows no attributes of its numbers
+        return False
     return is_torch(value) or is_numpy(value) or hasattr(value, "__dlpack__")
 
 
@@ -101,6 +103,14 @@ def empty(like: Any, shape, dtype: Any):
     d = _dtypes.BY_BIT[dtype] if isinstance(dtype, int) else _dtypes.of(dtype)
     numpy = sys.modules["numpy"]
     return numpy.empty(tuple(shape), dtype=numpy_dtype(d))
+
+
+def widened(tensor: Any):
+    """float16 and bfloat16 in float32; any other tensor as it is."""
+    if is_torch(tensor):
+        return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
+    half = _dtypes.name_of(tensor.dtype) in ("float16", "bfloat16")
+    return tensor.astype("float32") if half else tensor
 
 
 def full(like: Any, shape, dtype: Any, value):

@@ -196,14 +196,21 @@ def _value(word, names):
 def _learn(word, size, names):
     """Binds the name in a word to the size seen; forms such as b+1 and 2*d are solved."""
     if isinstance(word, str):
-        names.setdefault(word, size)
+        name = word
     elif isinstance(word, tuple) and isinstance(word[1], str) and isinstance(word[2], int):
+        name = word[1]
         if word[0] == "+":
-            names.setdefault(word[1], size - word[2])
+            size = size - word[2]
         elif word[0] == "-":
-            names.setdefault(word[1], size + word[2])
+            size = size + word[2]
         elif word[0] == "*":
-            names.setdefault(word[1], size // word[2])
+            size = size // word[2]
+        else:
+            return
+    else:
+        return
+    if name not in names:
+        names[name] = size
 
 
 def bind_names(table: tuple[Row, ...], given: dict[str, Any], shape_of) -> dict[str, Any]:
@@ -234,7 +241,11 @@ def output(row: Row, table: tuple[Row, ...], given: dict[str, Any], names: dict[
     """Shape and dtype bit of an output; None where the inputs do not decide them."""
     bit = row.dtypes if row.dtypes and row.dtypes & (row.dtypes - 1) == 0 else 0
     if row.like:
-        like = next((r for r in table if r.name == row.like), None)
+        like = None
+        for other in table:  # a loop, which older versions of torch.compile trace
+            if other.name == row.like:
+                like = other
+                break
         value = given.get(row.like)
         if like is None:
             return None
@@ -246,6 +257,6 @@ def output(row: Row, table: tuple[Row, ...], given: dict[str, Any], names: dict[
         if choice and names.get(choice[0]) != choice[1]:
             continue
         shape = tuple(_value(word, names) for word in words)
-        if bit and bit != NO_INT and all(s is not None for s in shape):
+        if bit and bit != NO_INT and all(s is not None and s >= 0 for s in shape):
             return shape, bit
     return None

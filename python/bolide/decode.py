@@ -49,6 +49,9 @@ def single_decode_with_kv_cache(
     :param window_left: keys visible before the last one; -1 is no limit.
     :param logits_soft_cap: ``cap * tanh(s / cap)`` of the scaled logits; None and 0 are off.
     :param sm_scale: ``1 / sqrt(d)`` by default.
+    :param kv_layout: "NHD" or "HND", the order of k and v.
+    :param rope_scale: positions are divided by it with "ROPE_LLAMA"; 1 by default. :param rope_theta:
+        base of its frequencies; 10000 by default.
     :returns: ``[h_q, d_v]`` of q's dtype (bfloat16 for fp8), and with return_lse the logarithm to
         base 2 of each head's sum, ``[h_q]`` float32.
     """

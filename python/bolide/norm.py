@@ -4,6 +4,7 @@
 Sums run in float32 and there is one rounding, at the end. Tensors are float16, bfloat16 or
 float32, on the GPU or the CPU; rows may be padded (a stride of the first dimensions), columns are
 contiguous.
+``eps`` (``epsilon``) is added to the mean of squares, or to the variance, under the root.
 ``enable_pdl`` is a hint that changes no result. Shapes, dtypes and devices that do not fit raise
 ValueError, what one device lacks NotImplementedError, each with the library's sentence.
 """
@@ -159,7 +160,18 @@ def fused_qk_rmsnorm_rope(
 ) -> Tuple[Tensor, Tensor, Tensor]:
     """RMS norm of q and k, then rotary embedding by frame, height and width, from packed qkv.
 
-    :param qkv: ``[b, ppf*pph*ppw, (num_heads_q + num_heads_k + num_heads_v) * head_dim]``.
+    :param qkv: ``[b, ppf*pph*ppw, (num_heads_q + num_heads_k + num_heads_v) * head_dim]``; a token
+        has a place in each of the ppf frames, pph rows and ppw columns.
+    :param q_weight: with k_weight ``[heads * head_dim]``, of qkv's dtype; is_qk_norm switches the
+        norm.
+    :param num_frame_channels: with num_height_channels and num_width_channels the columns of a head
+        that each of the three places turns; together head_dim.
+    :param base: of the frequencies; interleave turns pairs of neighbours, else halves.
+    :param factor: divides frequencies, not up to index low, in full from high on; attention_factor
+        multiplies the turned q and k.
+    :param output_fp8: results in float8_e4m3fn; output_quant_scale multiplies q and k there,
+        v_quant_scale v.
+    :param q_out: with k_out and v_out the results' memory; allocated if not given.
     :returns: q, k, v, each ``[b, tokens, heads, head_dim]``, of qkv's dtype or float8_e4m3fn.
     """
     dtype = _F8_E4M3 if output_fp8 else qkv.dtype
@@ -192,6 +204,11 @@ def fused_dit_gate_residual_layernorm_gamma_beta(
 ) -> Tuple[Tensor, Tensor]:
     """``residual + input * (gate + gate_bias)`` and its layer norm with gamma and beta.
 
+    :param gate: ``[b, s, d]``, as input and residual. :param gate_bias: ``[d]`` float32, added to it.
+    :param gamma: with beta ``[d]`` float32.
+    :param residual_out: with norm_out the results' memory; allocated if not given.
+    :param input_global_scaling_factor: one float32 that input is multiplied by.
+    :param use_nvfp4: with use_mxfp8, global_scaling_factor and sf_out of formats that are refused.
     :returns: the new residual and the norm, ``[b, s, d]`` like input. FP4 and MX outputs are not in
         this version; their arguments are refused.
     """

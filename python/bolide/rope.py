@@ -159,7 +159,7 @@ def apply_rope_with_cos_sin_cache_inplace(positions: Tensor, query: Tensor, key:
 def _fp8_outputs(parts, outs, quantize_dtype):
     """An output for each part that is there, in the dtype asked for, else in that of one given."""
     if quantize_dtype is None:
-        quantize_dtype = next((out.dtype for out in outs if out is not None), "float8_e4m3fn")
+        quantize_dtype = ([out.dtype for out in outs if out is not None] or ["float8_e4m3fn"])[0]
     return [
         out if out is not None or part is None
         else _frameworks.empty(part, part.shape, quantize_dtype)

@@ -9,6 +9,7 @@ NumPy has none, so there both are required. Results are deterministic with and w
 ``deterministic``. With ``indices`` output row i samples from ``probs[indices[i]]``, and the samples
 have its dtype (int32 without it). A row that is all zero or NaN gives id 0, with valid False.
 ``check_nan=True`` reads the input once more, waits, and raises ValueError where it holds a NaN.
+Probabilities of 16 bits are converted to float32 first, logits are read as they are.
 """
 
 from __future__ import annotations
@@ -123,7 +124,7 @@ def sampling_from_probs(probs: Tensor, indices: Optional[Tensor] = None,
     if check_nan:
         _refuse_nan("sampling_from_probs", probs)
     draw = _draw("sampling_from_probs", probs, generator, seed, offset, _rows(probs, indices))
-    return _from_probs(probs, indices, *draw, None, return_valid)
+    return _from_probs(_frameworks.widened(probs), indices, *draw, None, return_valid)
 
 
 def top_p_sampling_from_probs(probs: Tensor, top_p: Union[Tensor, float],
@@ -139,7 +140,7 @@ def top_p_sampling_from_probs(probs: Tensor, top_p: Union[Tensor, float],
         _refuse_nan("top_p_sampling_from_probs", probs)
     increment = 32 * _rows(probs, indices)
     draw = _draw("top_p_sampling_from_probs", probs, generator, seed, offset, increment)
-    return _top_p(probs, top_p, indices, *draw, None, return_valid)
+    return _top_p(_frameworks.widened(probs), top_p, indices, *draw, None, return_valid)
 
 
 def top_k_sampling_from_probs(probs: Tensor, top_k: Union[Tensor, int],
@@ -156,7 +157,7 @@ def top_k_sampling_from_probs(probs: Tensor, top_k: Union[Tensor, int],
         _refuse_nan("top_k_sampling_from_probs", probs)
     increment = 32 * _rows(probs, indices)
     draw = _draw("top_k_sampling_from_probs", probs, generator, seed, offset, increment)
-    return _top_k(probs, top_k, indices, *draw, None, return_valid)
+    return _top_k(_frameworks.widened(probs), top_k, indices, *draw, None, return_valid)
 
 
 def min_p_sampling_from_probs(probs: Tensor, min_p: Union[Tensor, float],
@@ -168,7 +169,7 @@ def min_p_sampling_from_probs(probs: Tensor, min_p: Union[Tensor, float],
     if check_nan:
         _refuse_nan("min_p_sampling_from_probs", probs)
     draw = _draw("min_p_sampling_from_probs", probs, generator, seed, offset, _rows(probs, indices))
-    return _min_p(probs, min_p, indices, *draw, None, return_valid)
+    return _min_p(_frameworks.widened(probs), min_p, indices, *draw, None, return_valid)
 
 
 def top_k_top_p_sampling_from_probs(
@@ -186,7 +187,8 @@ def top_k_top_p_sampling_from_probs(
         _refuse_nan("top_k_top_p_sampling_from_probs", probs)
     increment = 32 * _rows(probs, indices)
     draw = _draw("top_k_top_p_sampling_from_probs", probs, generator, seed, offset, increment)
-    return _joint(probs, top_k, top_p, filter_apply_order, indices, *draw, None, return_valid)
+    return _joint(_frameworks.widened(probs), top_k, top_p, filter_apply_order, indices, *draw, None,
+                  return_valid)
 
 
 def top_k_top_p_sampling_from_logits(
@@ -207,8 +209,8 @@ def top_k_top_p_sampling_from_logits(
 def top_p_renorm_probs(probs: Tensor, top_p: Union[Tensor, float],
                        is_deterministic: bool = False) -> Tensor:
     """Keeps the smallest set of largest probabilities whose sum reaches top_p, divided by that sum;
-    0 elsewhere. The result is deterministic either way."""
-    return _top_p_renorm(probs, top_p, None)
+    0 elsewhere; float32, whatever probs are. The result is deterministic either way."""
+    return _top_p_renorm(_frameworks.widened(probs), top_p, None)
 
 
 def top_k_renorm_probs(probs: Tensor, top_k: Union[Tensor, int]) -> Tensor:
@@ -248,6 +250,7 @@ def chain_speculative_sampling(
     ]
     increment = b * (n + 1)
     draw = _draw("chain_speculative_sampling", draft_probs, generator, seed, offset, increment)
+    draft_probs, target_probs = map(_frameworks.widened, (draft_probs, target_probs))
     ids = _chain(draft_probs, draft_token_ids, target_probs, *counters, *draw, None)
     return ids, *counters
 

@@ -67,6 +67,8 @@ static bolide_status check_integer(bolide__call *call, const row_view *v) {
         return BOLIDE_FAIL_ARG(call, r->name, "value", "0 or 1", "%lld", (long long)value);
     if (r->kind == BOLIDE_KIND_ENUM)
         BOLIDE_TRY(check_enum(call, v, value));
+    if (v->row->is_size && value < 0)
+        return BOLIDE_FAIL_ARG(call, r->name, "value", "at least 0", "%lld", (long long)value);
     if (r->kind == BOLIDE_KIND_DTYPE &&
         (__builtin_popcountll((unsigned long long)value) != 1 || !(value & r->dtypes)))
         return BOLIDE_FAIL_ARG(call, r->name, "dtype", bolide__dtypes_text(r->dtypes), "%s",
@@ -236,12 +238,10 @@ static bolide_status check_shape(bolide__call *call, const row_view *v, const bo
             continue;
         if (w->kind == BOLIDE__CONST)
             want = w->value;
-        if (w->kind == BOLIDE__EXPR && expressions)
-            bolide__solve(p, call->dims, w, got);
         if (w->kind == BOLIDE__NAME)
             want = call->dims[w->slot];
         else if (w->kind == BOLIDE__EXPR && expressions)
-            want = bolide__eval(p, call->dims, w->code);
+            want = bolide__solve(p, call->dims, w, got) ? bolide__eval(p, call->dims, w->code) : -1;
         want = want == INT64_MIN ? got : want; /* a name that nothing binds constrains nothing */
         if (want != got || got < 0)
             return BOLIDE_FAIL_ARG(call, v->param->name, "shape", bolide__form_text(call, f), "%s",
@@ -480,25 +480,47 @@ static bolide_status check_together(bolide__call *call, bolide__seen *all, int c
     return sizes_only ? BOLIDE_OK : bolide__check_overlaps(call, all, count);
 }
 
-bolide_status bolide__check_every_row(bolide__call *call, const void *plan, int sizes_only) {
+/* The tensors that are only written, or all others. */
+static bolide_status check_tensors(bolide__call *call, bool outputs, int sizes_only,
+                                   bolide__seen *all, int *count) {
     const int n = row_count(call);
-    bolide__seen all[BOLIDE__MAX_ROWS];
-    int count = 0;
-    bolide__begin_dims(call, plan);
-    BOLIDE_TRY(check_scalars(call, sizes_only));
     for (int i = 0; i < n; i++) {
         const row_view v = view(call, i);
         bolide_status s;
-        if (!bolide__is_tensor_kind(v.param->kind))
+        if (!bolide__is_tensor_kind(v.param->kind) || (v.param->kind == BOLIDE_KIND_OUT) != outputs)
             continue;
         const bolide_tensor *t = present(call, &v, sizes_only, &s);
         if (t) {
             s = check_tensor(call, &v, t);
-            all[count].t = t;
-            all[count++].row = i;
+            all[*count].t = t;
+            all[(*count)++].row = i;
         }
         BOLIDE_TRY(s);
     }
+    return BOLIDE_OK;
+}
+
+/* Names that are found in expressions only, such as the d of an input of 2*d columns. */
+static void solve_expressions(bolide__call *call, const bolide__seen *all, int count) {
+    for (int i = 0; i < count; i++) {
+        if (!call->program->rows[all[i].row].has_expr)
+            continue;
+        const bolide__form *f = bolide__row_form(call, all[i].row, all[i].t);
+        for (int k = 0; k < f->ndim; k++)
+            (void)bolide__solve(call->program, call->dims, &call->program->words[f->first + k],
+                                all[i].t->shape[k]);
+    }
+}
+
+/* Outputs come last: where they do not fit, the inputs have said what is expected. */
+bolide_status bolide__check_every_row(bolide__call *call, const void *plan, int sizes_only) {
+    bolide__seen all[BOLIDE__MAX_ROWS];
+    int count = 0;
+    bolide__begin_dims(call, plan);
+    BOLIDE_TRY(check_scalars(call, sizes_only));
+    BOLIDE_TRY(check_tensors(call, false, sizes_only, all, &count));
+    solve_expressions(call, all, count);
+    BOLIDE_TRY(check_tensors(call, true, sizes_only, all, &count));
     return check_together(call, all, count, sizes_only);
 }
 
@@ -527,7 +549,7 @@ void bolide__bind_loosely(bolide__call *call, const void *plan) {
             for (int k = 0; f && f->ndim == t->ndim && k < f->ndim; k++) {
                 const bolide__word *w = &call->program->words[f->first + k];
                 if (pass == (w->kind == BOLIDE__NAME ? 1 : 2))
-                    bolide__solve(call->program, call->dims, w, t->shape[k]);
+                    (void)bolide__solve(call->program, call->dims, w, t->shape[k]);
             }
         }
     }

@@ -26,6 +26,7 @@ static bool integer_holds(bolide__call *call, const bolide_param *r, const bolid
         return r->flags & BOLIDE_OPTIONAL;
     if ((r->kind == BOLIDE_KIND_BOOL && value >> 1 != 0) ||
         (r->kind == BOLIDE_KIND_ENUM && (value < 0 || value >= row->choices)) ||
+        (row->is_size && value < 0) ||
         (r->kind == BOLIDE_KIND_DTYPE && ((value & (value - 1)) != 0 || !(value & r->dtypes))))
         return false;
     if (row->own_slot >= 0)
@@ -191,7 +192,8 @@ static bool expressions_hold(bolide__call *call, const bolide__seen *all, int co
                 return false;
             if (w->kind != BOLIDE__EXPR)
                 continue;
-            bolide__solve(p, call->dims, w, t->shape[i]);
+            if (!bolide__solve(p, call->dims, w, t->shape[i]))
+                return false;
             const int64_t want = bolide__eval(p, call->dims, w->code);
             if (want != INT64_MIN && want != t->shape[i])
                 return false;

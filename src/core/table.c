@@ -269,6 +269,18 @@ static int count_words(const char *text) {
     return count;
 }
 
+/* Whether a form has a number in it, as "d | 1 d" has: such a rank says nothing of another row's.
+ */
+static int has_constant(const bolide__program *p, const bolide__row *row) {
+    for (int i = 0; i < row->form_count; i++) {
+        const bolide__form *f = &p->forms[row->first_form + i];
+        for (int k = 0; k < f->ndim; k++)
+            if (p->words[f->first + k].kind == BOLIDE__CONST)
+                return 1;
+    }
+    return 0;
+}
+
 static void compile_row(parser *ps, const bolide__entry *e, int i) {
     const bolide_param *r = &e->rows[i];
     bolide__row *row = &ps->p->rows[i];
@@ -302,11 +314,22 @@ static void compile_row(parser *ps, const bolide__entry *e, int i) {
         ps->p->workspace_row = i;
     const int plain =
         r->kind == BOLIDE_KIND_IN || r->kind == BOLIDE_KIND_OUT || r->kind == BOLIDE_KIND_INOUT;
-    for (int k = i - 1; k >= 0 && plain && row->form_count > 1; k--) {
+    for (int k = i - 1; k >= 0 && plain && row->form_count > 1 && !has_constant(ps->p, row); k--) {
         if (e->rows[k].dims && strcmp(e->rows[k].dims, r->dims) == 0)
             row->twin_row = (int16_t)k;
     }
     write_default(ps->p->defaults, r);
+}
+
+/* Whether a name stands in a dimension string of any row. */
+static int is_dimension(const bolide__program *p, int slot) {
+    for (int i = 0; i < p->word_count; i++)
+        if (p->words[i].kind == BOLIDE__NAME && p->words[i].slot == slot)
+            return 1;
+    for (int i = 0; i < p->code_count; i++)
+        if (p->code[i].op == 'n' && p->code[i].slot == slot)
+            return 1;
+    return 0;
 }
 
 static uint32_t fnv1a(const char *s) {
@@ -330,6 +353,9 @@ static void compile(const bolide_op *op, bolide_phase phase, bolide__program *p)
     p->tag = fnv1a(p->entry_name) ^ 1u; /* the 1 is the version of the ABI */
     for (int i = 0; i < e->row_count; i++)
         compile_row(&ps, e, i);
+    for (int i = 0; i < e->row_count; i++)
+        p->rows[i].is_size =
+            e->rows[i].kind == BOLIDE_KIND_I64 && is_dimension(p, p->rows[i].own_slot);
     const bolide_args_head head = {.size = e->args_size, .tag = p->tag};
     memcpy(p->defaults, &head, sizeof head);
 }
@@ -385,14 +411,14 @@ int64_t bolide__eval(const bolide__program *p, const int64_t *dims, int32_t code
     return stack[0];
 }
 
-void bolide__solve(const bolide__program *p, int64_t *dims, const bolide__word *w, int64_t value) {
+int bolide__solve(const bolide__program *p, int64_t *dims, const bolide__word *w, int64_t value) {
     if (w->kind == BOLIDE__NAME && dims[w->slot] == INT64_MIN)
         dims[w->slot] = value;
     if (w->kind != BOLIDE__EXPR)
-        return;
+        return 1;
     const bolide__instr *i = &p->code[w->code];
     if (i[0].op != 'n' || i[1].op != 'k' || i[3].op != 0 || dims[i[0].slot] != INT64_MIN)
-        return;
+        return 1;
     const int64_t k = i[1].value;
     const int64_t x = i[2].op == '+'                              ? value - k
                       : i[2].op == '-'                            ? value + k
@@ -400,6 +426,7 @@ void bolide__solve(const bolide__program *p, int64_t *dims, const bolide__word *
                                                                   : -1;
     if (x >= 0)
         dims[i[0].slot] = x;
+    return x >= 0 || (i[2].op != '+' && i[2].op != '-' && i[2].op != '*');
 }
 
 /* ---- reflection --------------------------------------------------------------------------- */

@@ -50,6 +50,7 @@ typedef struct bolide__row {
     uint8_t has_expr;
     uint8_t same_rank;  /* two forms have as many dimensions, and no enum chooses */
     uint8_t choices;    /* values of an enum row */
+    uint8_t is_size;    /* an integer row that some row has as a dimension */
     bolide_dtype usual; /* one that the row takes, if it names any itself */
 } bolide__row;
 
@@ -102,7 +103,7 @@ int bolide__slot(const bolide__program *p, const char *text, int32_t length);
 int64_t bolide__eval(const bolide__program *p, const int64_t *dims, int32_t code);
 
 /* Binds the one name of a word "name", "name+k", "name-k" or "name*k" so that the word has the
- * given value, if the name is unbound and such a value of at least 0 exists. */
-void bolide__solve(const bolide__program *p, int64_t *dims, const bolide__word *w, int64_t value);
+ * given value, if the name is unbound. 0 if no name of at least 0 gives that value. */
+int bolide__solve(const bolide__program *p, int64_t *dims, const bolide__word *w, int64_t value);
 
 #endif

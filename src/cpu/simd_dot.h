@@ -8,15 +8,21 @@
 
 #include "cpu/simd.h"
 
-/* f32_sum16: lane i is f32_sum(r[i]). Vectors are folded in pairs, a blend, a shuffle and an
- * addition each, so that their number halves as the lanes to add do.
+/* f32_sum16: lane i is the f32_sum of the vector that r[i] is the fold of. A fold is as much of the
+ * sum as needs no other vector; the rest is folded in pairs, a blend, a shuffle and an addition
+ * each, so that the number of vectors halves as the lanes to add do.
  *
  * bf16_load_split: 16 elements as f32, those with an even place in lanes 0 to 7, those with an odd
  * one in lanes 8 to 15. */
 
 #if defined(BOLIDE_ISA_AVX512)
 
-BOLIDE_INLINE f32x16 f32_sum16(const f32x16 r[16]) {
+typedef f32x16 f32_folded;
+
+BOLIDE_INLINE f32_folded f32_fold(f32x16 a) {
+    return a;
+}
+BOLIDE_INLINE f32x16 f32_sum16(const f32_folded r[16]) {
     const __m512i quarters =
         _mm512_setr_epi32(4, 5, 6, 7, 16, 17, 18, 19, 12, 13, 14, 15, 24, 25, 26, 27);
     __m512 a[8], b[4], c[2];
@@ -47,11 +53,13 @@ BOLIDE_INLINE f32x16 bf16_load_split(const void *p) {
 
 #elif defined(BOLIDE_ISA_AVX2) || defined(BOLIDE_ISA_EMU512)
 
-BOLIDE_INLINE __m256 simd_sums8(const f32x16 *r) {
-    __m256 a[8], b[4], c[2];
-    BOLIDE_UNROLL
-    for (int i = 0; i < 8; i++)
-        a[i] = _mm256_add_ps(r[i].lo, r[i].hi);
+typedef __m256 f32_folded;
+
+BOLIDE_INLINE f32_folded f32_fold(f32x16 a) {
+    return _mm256_add_ps(a.lo, a.hi);
+}
+BOLIDE_INLINE __m256 simd_sums8(const f32_folded *a) {
+    __m256 b[4], c[2];
     BOLIDE_UNROLL
     for (int i = 0; i < 4; i++)
         b[i] = _mm256_add_ps(_mm256_blend_ps(a[i], a[i + 4], 0xF0),
@@ -63,24 +71,27 @@ BOLIDE_INLINE __m256 simd_sums8(const f32x16 *r) {
     const __m256 crossed = _mm256_permute_ps(_mm256_blend_ps(c[0], c[1], 0x55), 0xB1);
     return _mm256_add_ps(_mm256_blend_ps(c[0], c[1], 0xAA), crossed);
 }
-BOLIDE_INLINE f32x16 f32_sum16(const f32x16 r[16]) {
+BOLIDE_INLINE f32x16 f32_sum16(const f32_folded r[16]) {
     return (f32x16){simd_sums8(r), simd_sums8(r + 8)};
 }
 
 BOLIDE_INLINE f32x16 bf16_load_split(const void *p) {
     const __m256i words = _mm256_loadu_si256((const __m256i *)p);
-    const __m256i odd = _mm256_and_si256(words, _mm256_set1_epi32((int)0xFFFF0000u));
-    return (f32x16){_mm256_castsi256_ps(_mm256_slli_epi32(words, 16)), _mm256_castsi256_ps(odd)};
+    const __m256 high = _mm256_castsi256_ps(_mm256_set1_epi32((int)0xFFFF0000u));
+    /* Loaded as floats once more: gcc passes the words to a second user through the stack. */
+    const __m256 odd = _mm256_and_ps(_mm256_loadu_ps((const float *)p), high);
+    return (f32x16){_mm256_castsi256_ps(_mm256_slli_epi32(words, 16)), odd};
 }
 
 #else
 
-BOLIDE_INLINE f32x16 f32_sum16(const f32x16 r[16]) {
-    f32x16 sums;
-    for (int i = 0; i < 4; i++)
-        sums.v[i] = (simd_f32v){f32_sum(r[4 * i]), f32_sum(r[4 * i + 1]), f32_sum(r[4 * i + 2]),
-                                f32_sum(r[4 * i + 3])};
-    return sums;
+typedef float f32_folded;
+
+BOLIDE_INLINE f32_folded f32_fold(f32x16 a) {
+    return f32_sum(a);
+}
+BOLIDE_INLINE f32x16 f32_sum16(const f32_folded r[16]) {
+    return f32_load(r);
 }
 
 BOLIDE_INLINE f32x16 bf16_load_split(const void *p) {

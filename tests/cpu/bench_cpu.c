@@ -68,7 +68,7 @@ static void bench_tile(const bolide__gemm_kernel *g, double peak) {
     t.a = aligned_alloc(64, (a_bytes + 63) / 64 * 64);
     t.b = aligned_alloc(64, (b_bytes + 63) / 64 * 64);
     t.c = aligned_alloc(64, (c_bytes + 63) / 64 * 64);
-    t.source = calloc((size_t)(K * 64), sizeof(float));
+    t.source = calloc((size_t)K * 64, sizeof(float));
     if (t.a && t.b && t.c && t.source) {
         memset(t.a, 0, a_bytes);
         memset(t.c, 0, c_bytes);

@@ -107,13 +107,16 @@ static void probe_gathers(int which, const float *in, float *out, uint32_t bits)
 
 static void probe_dot(int which, const float *in, float *out) {
     f32x16 r[16];
+    f32_folded folded[16];
     if (which == SHAPE_SPLIT) {
         f32_store(out, bf16_load_split(in));
         return;
     }
-    for (int i = 0; i < 16; i++)
+    for (int i = 0; i < 16; i++) {
         r[i] = f32_load(in + 16 * i);
-    f32_store(out, f32_sum16(r));
+        folded[i] = f32_fold(r[i]);
+    }
+    f32_store(out, f32_sum16(folded));
     for (int i = 0; i < 16; i++)
         out[16 + i] = f32_sum(r[i]);
 }

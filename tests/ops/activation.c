@@ -16,6 +16,7 @@ static const char *const silu_and_mul_cases[] = {
     "silu_and_mul n=40 d=300 input=f16,bf16,f32 input.values=nan,inf,mix,zero,tiny,large",
     "silu_and_mul n=2 d=16384 input=f16",
     "silu_and_mul n=2 input.shape=2:9 out.shape=2:4 expect=invalid_argument:input",
+    "silu_and_mul n=2 input.shape=2:8 out.shape=2:5 expect=invalid_argument:out",
 };
 BOLIDE_TEST(silu_and_mul, silu_and_mul_cases);
 
@@ -43,6 +44,8 @@ static const char *const silu_and_mul_scaled_cases[] = {
     "silu_and_mul_scaled n=3 h=2 d=64 x=bf16,f8_e4m3fn x_scale=0.5,tensor o_scale=3,tensor "
     "out=f16,f8_e4m3fn",
     "silu_and_mul_scaled n=4 d=70 x=f16,bf16 x.pad=3 o_scale=3e38 out=f16,bf16,f32",
+    "silu_and_mul_scaled n=4 d=70 x_scale=tensor o_scale=tensor x_scale.shape=scalar "
+    "o_scale.shape=scalar",
     "silu_and_mul_scaled n=0,3 d=0,64",
     "silu_and_mul_scaled n=40 d=300 x=bf16,f32 x.values=nan,inf,mix,zero out=f8_e4m3fn,bf16 "
     "o_scale=2",

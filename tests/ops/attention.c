@@ -18,6 +18,7 @@ static const char *const batch_decode_cases[] = {
     "batch_decode len=0:1:7:8:9:63:64:65:128:300 page=1,3,16,19,128,256,512 x=f16 lse=given",
     "batch_decode len=0:0:0 x=f16 lse=given",
     "batch_decode b=0 x=f16 lse=given",
+    "batch_decode b=0 x=f16 fixed_split_size=2 block_tables=none,given",
     "batch_decode len=16:32:16 page=16 spare=0 x=f32 lse=given", /* a full pool */
     "batch_decode b=1 len=5000 x=f32 lse=given h_q=8 h_kv=1",    /* split */
     "batch_decode len=3000:1:700:0:2 x=f16 lse=given kv_layout=NHD,HND",
@@ -115,6 +116,7 @@ static const char *const batch_prefill_paged_cases[] = {
     "batch_prefill_paged len=3:2:0 q_len=5:2:4 x=f32 causal=1 lse=given",
     "batch_prefill_paged len=3 q_len=2 b=1 x=f32 causal=1",
     "batch_prefill_paged b=0 x=f16",
+    "batch_prefill_paged b=0 x=f16 fixed_split_size=2 block_tables=none,given",
     "batch_prefill_paged len=0:0 q_len=0:0 x=f16",
     "batch_prefill_paged len=5:6 q_len=0:0 x=f16", /* keys and no query */
     "batch_prefill_paged len=16:32:16 page=16 spare=0 x=f32 causal=1 lse=given",
@@ -214,6 +216,53 @@ static const char *const batch_attention_cases[] = {
     "batch_attention b=0",
 };
 BOLIDE_TEST(batch_attention, batch_attention_cases);
+
+static const char *const block_sparse_attention_cases[] = {
+    "block_sparse_attention x=f16,bf16,f32 kv_layout=NHD,HND lse=given",
+    "block_sparse_attention x=bf16 kv_data_type=f8_e4m3fn,f8_e5m2 k_scale=0.5 v_scale=2 lse=given",
+    "block_sparse_attention x=f8_e4m3fn o_data_type=f8_e5m2,f32,f16 o_scale=0.01",
+    "block_sparse_attention R=1,2,7,16,64,100 C=1,3,16,48 N=96 M=64 x=f16 lse=given",
+    "block_sparse_attention R=128 C=128 M=512 N=512 kept=30 x=bf16 d=128 lse=given",
+    "block_sparse_attention R=0 C=8 M=150 N=200 x=f32 lse=given parts=1,3", /* rows of any number */
+    "block_sparse_attention row=0:3:0:1 x=f32 lse=given sinks=given,none",  /* empty row blocks */
+    "block_sparse_attention row=0 x=f32 lse=given",
+    "block_sparse_attention kept=100 x=f32 lse=given",
+    "block_sparse_attention M=0 x=f16 lse=given",
+    "block_sparse_attention N=0 x=f16 lse=given",
+    "block_sparse_attention R=1 C=1 M=300 N=300 kept=5 d=8 h_q=1 h_kv=1 x=f32 lse=given",
+    "block_sparse_attention h_q=1,3,6,8,16 h_kv=1 x=f32 lse=given",
+    "block_sparse_attention d=8,80,112,256,576 x=f16 lse=given",
+    "block_sparse_attention d_qk=192 d_vo=128 x=bf16 lse=given",
+    "block_sparse_attention x=f32 logits_soft_cap=2 sm_scale=3 lse=given return_lse_base_on_e=1",
+    "block_sparse_attention x=f16 q_scale=tensor k_scale=tensor v_scale=tensor o_scale=2",
+    "block_sparse_attention x=f32 custom_mask=given lse=given R=5,16 C=3,16 parts=2",
+    "block_sparse_attention x=f32 packed_custom_mask=given lse=given R=5,16 C=3,16 h_q=6",
+    "block_sparse_attention x=f32 custom_mask=given causal=1 lse=given", /* the mask wins */
+    "block_sparse_attention x=f16 q.pad=8 k.pad=16 v.pad=8 out.pad=5 lse=given lse.pad=1",
+    "block_sparse_attention x=f16 k.order=1:0:2 q.order=1:0:2 lse=given", /* heads first */
+    "block_sparse_attention row=200:3 M=20 R=10 N=3200 x=f32 lse=given h_q=8 h_kv=1", /* split */
+    "block_sparse_attention M=20 R=10 N=3200 x=f32 lse=given fixed_split_size=3,64",
+    "block_sparse_attention M=20 R=10 N=3200 x=f32 lse=given disable_split_kv=1",
+    /* positions, which are places in the matrix */
+    "block_sparse_attention x=f32 causal=1 M=96,30,200 N=96 lse=given parts=1,2",
+    "block_sparse_attention x=f16,bf16 causal=1 C=1,3,32 R=0 M=96 N=96 kept=70 lse=given",
+    "block_sparse_attention x=bf16 causal=1 R=128 C=64 M=512 N=512 kept=30 lse=given",
+    "block_sparse_attention x=f32 causal=0,1 window_left=0,1,20,95 M=96 R=7 C=3 lse=given",
+    "block_sparse_attention x=f32 pos_encoding_mode=ALIBI h_q=6,8 causal=0,1 parts=2 lse=given",
+    "block_sparse_attention x=f32,f16 pos_encoding_mode=ROPE_LLAMA causal=0,1 R=3,16 parts=2 "
+    "rope_scale=2 lse=given",
+    "block_sparse_attention x=f32 pos_encoding_mode=ALIBI custom_mask=given window_left=30 C=1 R=0",
+    "block_sparse_attention x=f32 causal=1 M=20 R=10 N=3200 C=16 lse=given h_q=8 h_kv=1",
+    "block_sparse_attention M=64 N=100 C=16 expect=invalid_argument:N",
+    "block_sparse_attention M=-1 expect=invalid_argument:M",
+    "block_sparse_attention C=0 expect=invalid_argument:C",
+    "block_sparse_attention h_q=5 h_kv=2 expect=invalid_argument:num_qo_heads",
+    "block_sparse_attention d=12 expect=unsupported:head_dim",
+    "block_sparse_attention max_num_rows=2 expect=invalid_argument:max_num_rows",
+    "block_sparse_attention k.shape=100:2:64 v.shape=100:2:64 expect=invalid_argument:k",
+    "block_sparse_attention x=f16 q.dtype=bf16 expect=invalid_argument:q",
+};
+BOLIDE_TEST(block_sparse_attention, block_sparse_attention_cases);
 
 static const char *const batch_mla_cases[] = {
     "batch_mla x=f16,bf16,f32 causal=0,1 lse=given",

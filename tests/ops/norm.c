@@ -40,7 +40,8 @@ static const char *const rmsnorm_quant_cases[] = {
     "rmsnorm_quant n=20 d=300 input=bf16 input.values=nan,inf,mix,zero out=f8_e4m3fn,f8_e5m2",
     "rmsnorm_quant n=20 d=300 input=f32 weight.values=mix out=f8_e4m3fn,f8_e5m2",
     "rmsnorm_quant n=2 d=16384 input=f16",
-    "rmsnorm_quant scale=nan expect=invalid_argument:scale",
+    "rmsnorm_quant n=5 d=70 scale=tensor scale.shape=scalar",
+    "rmsnorm_quant scale=nan,0 expect=invalid_argument:scale",
 };
 BOLIDE_TEST(rmsnorm_quant, rmsnorm_quant_cases);
 
@@ -62,6 +63,8 @@ static const char *const rms_norm_cases[] = {
     "rms_norm n=4 d=70 x=f16 out=x x.pad=3 weight=f32 out_scale=3e38", /* held at 65504 */
     "rms_norm n=4 d=70 x=bf16,f32 weight=bf16 out=bf16,f32 out_scale=3e38 weight.values=large",
     "rms_norm n=3 d=64 x=bf16,f32 weight=f32 out_scale=100 out=f8_e5m2,f16 weight.values=mix",
+    "rms_norm n=4 d=70 in_scale=tensor out_scale=tensor in_scale.shape=scalar "
+    "out_scale.shape=scalar",
     "rms_norm n=0,3 d=0,64",
     "rms_norm n=2 d=16384 x=f8_e4m3fn in_scale=4 out=bf16",
     "rms_norm eps=nan expect=invalid_argument:eps",
@@ -94,6 +97,8 @@ static const char *const fused_add_rmsnorm_quant_cases[] = {
     "fused_add_rmsnorm_quant n=0,3 d=0,64",
     "fused_add_rmsnorm_quant n=20 d=300 input=bf16 input.values=nan,inf,mix,zero",
     "fused_add_rmsnorm_quant n=2 d=16384 input=f16",
+    "fused_add_rmsnorm_quant n=5 d=70 scale=tensor scale.shape=scalar",
+    "fused_add_rmsnorm_quant scale=nan,0,-0 expect=invalid_argument:scale",
 };
 BOLIDE_TEST(fused_add_rmsnorm_quant, fused_add_rmsnorm_quant_cases);
 
@@ -115,6 +120,8 @@ static const char *const rms_norm_add_residual_cases[] = {
     "rms_norm_add_residual n=3 h=2 d=64 x=bf16,f8_e4m3fn weight=f32 x_in_scale=0.01,tensor "
     "x_out_scale=0.5,100,tensor x_out=bf16,f8_e5m2",
     "rms_norm_add_residual n=4 d=70 x=f16 x_out=x residual=f16 x.pad=3 x_out_scale=3e38",
+    "rms_norm_add_residual n=2 d=70 x_in_scale=tensor x_out_scale=tensor x_in_scale.shape=scalar "
+    "x_out_scale.shape=scalar",
     "rms_norm_add_residual n=0,3 d=0,64",
     "rms_norm_add_residual n=3 d=64 x=bf16 residual.values=mix x_out=f8_e4m3fn",
 };
@@ -143,6 +150,8 @@ static const char *const layernorm_quant_cases[] = {
     "layernorm_quant n=0,3 d=0,64",
     "layernorm_quant n=20 d=300 input=bf16 input.values=nan,inf,mix,zero out=f8_e4m3fn,f8_e5m2",
     "layernorm_quant n=2 d=16384 input=f16",
+    "layernorm_quant n=5 d=70 scale=tensor scale.shape=scalar",
+    "layernorm_quant scale=nan,0,-0 expect=invalid_argument:scale",
 };
 BOLIDE_TEST(layernorm_quant, layernorm_quant_cases);
 
@@ -166,6 +175,8 @@ static const char *const gate_scale_shift_cases[] = {
     "scale_bias=given,none shift_bias=given,none",
     "fused_dit_gate_residual_layernorm_scale_shift input=f16 d=80 scale_bias=given "
     "shift_bias=given scale_bias.form=1 shift_bias.form=1 scale.pad=3 shift.order=1:0:2",
+    "fused_dit_gate_residual_layernorm_scale_shift input=f32 d=72 gate_bias=given scale_bias=given "
+    "shift_bias=given gate_bias.form=1 scale_bias.form=0,1 shift_bias.form=0,1",
     "fused_dit_gate_residual_layernorm_scale_shift d=70 residual_out=residual norm_out=input "
     "input_global_scaling_factor=2,tensor",
     "fused_dit_gate_residual_layernorm_scale_shift b=0,2 s=0,3 d=0,64",
@@ -180,6 +191,9 @@ static const char *const scale_shift_cases[] = {
     "shift_bias=given,none input_global_scaling_factor=0.5,tensor",
     "fused_dit_residual_layernorm_scale_shift d=70 residual=given residual_out=residual "
     "norm_out=input",
+    "fused_dit_residual_layernorm_scale_shift input=f32 d=72 scale_bias=given shift_bias=given "
+    "scale_bias.form=1,0 input_global_scaling_factor=tensor "
+    "input_global_scaling_factor.shape=scalar",
     "fused_dit_residual_layernorm_scale_shift b=0,2 s=0,3 d=0,64",
     "fused_dit_residual_layernorm_scale_shift d=200 input=bf16,f32 shift.values=mix",
 };

@@ -59,6 +59,14 @@ def test_what_is_there():
     assert sys.meta_path.count(_alias._FINDER) == 1
 
 
+def test_a_function_hides_the_module_of_its_name():
+    from flashinfer.cudnn.prefill import cudnn_batch_prefill_with_kv_cache
+    from flashinfer.xqa import xqa
+
+    assert callable(flashinfer.xqa) and inspect.signature(flashinfer.xqa) == inspect.signature(xqa)
+    assert cudnn_batch_prefill_with_kv_cache is bolide.prefill.cudnn_batch_prefill_with_kv_cache
+
+
 def test_what_is_absent():
     """Names that Bolide lacks, or that only Bolide has."""
     missing = next(r["name"] for r in ROWS

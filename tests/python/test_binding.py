@@ -59,6 +59,27 @@ def test_errors_have_the_library_s_sentence(fw):
         RMS(x, None, None, None)
 
 
+def test_a_wrong_input_is_named_where_an_output_cannot_be_made(fw):
+    x = fw.tensor(np.ones(8), "float32")
+    with pytest.raises(ValueError, match="rmsnorm: input: rank: expected 2 or 3; got 1"):
+        RMS(x, x, None, None)
+    with pytest.raises(ValueError, match=r"silu_and_mul: input: shape: expected .*; got \[2, 7\]"):
+        bolide.silu_and_mul(fw.tensor(np.ones((2, 7)), "float32"))
+    with pytest.raises(ValueError, match="top_k: k: value: expected .*; got -1"):
+        bolide.top_k(fw.tensor(np.ones((2, 7)), "float32"), -1)
+    with pytest.raises(ValueError, match="sampling_from_probs: probs: rank: expected 2; got 1"):
+        bolide.sampling.sampling_from_probs(x, seed=1, offset=0)
+    with pytest.raises(ValueError, match="packbits: x: rank: expected 1; got 2"):
+        bolide.packbits(fw.tensor(np.ones((2, 8)), "uint8"))
+
+
+def test_a_wrong_output_is_named(fw):
+    out = fw.tensor(np.full((3, 33), 7.0), "float32")
+    with pytest.raises(ValueError, match=r"silu_and_mul: out: shape: expected \[3, 32\]; got \[3, 33\]"):
+        bolide.silu_and_mul(fw.tensor(np.ones((3, 64)), "float32"), out=out)
+    assert (fw.numbers(out) == 7).all()
+
+
 def test_unknown_names():
     with pytest.raises(ValueError, match="no_such: no such operator"):
         _binding._library.bind("no_such", "run", "a")

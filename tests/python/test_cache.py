@@ -154,6 +154,13 @@ def test_merge(fw, rng, close):
     bolide.merge_state_in_place(two, lse, v[:, 2], s[:, 2],
                                 fw.tensor(np.array([1, 1, 0, 1, 1]), "bool"))
     close(fw.numbers(two)[[0, 1, 3, 4]], expected[[0, 1, 3, 4]], "float32", 4)
+    packed, packed_s = (t.reshape(15, *t.shape[2:]) for t in (v, s))
+    out, lse = bolide.triton.cascade.variable_length_merge_states(
+        packed, packed_s, fw.tensor([0, 3, 3, 6], "int32"))
+    out, lse = fw.numbers(out), fw.numbers(lse)
+    close(out[[0, 2]], expected[:2], "float32", 2)
+    close(lse[[0, 2]], np.log2(total[:2]), "float32", 2)
+    assert (out[1] == 0).all() and (lse[1] == -np.inf).all()
 
 
 @pytest.mark.parametrize("order", ["big", "little"])

@@ -16,8 +16,8 @@ from test_signatures import CALLS, found  # noqa: E402
 DEVICES = ["cpu"] + (["cuda"] if torch.cuda.is_available() else [])
 
 # Functions without tensors of a model, modules that are loaded, and one whose result has a size that
-# lies in a tensor; FlashInfer's own looks at it, too. xqa and the wrappers' functions plan within
-# the call, from lengths that they look at; a plan stays outside of what is compiled.
+# lies in a tensor; FlashInfer's own looks at it, too. xqa plans within the call, as the functions do
+# that test_contracts.py compiles; the plan of a wrapper stays outside of what is compiled.
 NOT_TRACED = {
     "is_gated_activation", "next_positive_power_of_2", "segment_packbits",
     "single_decode_with_kv_cache_with_jit_module", "single_prefill_with_kv_cache_with_jit_module",
@@ -148,6 +148,9 @@ def calls(device):
         "merge_state": (bolide.merge_state, (q, s, q, s * 2)),
         "merge_state_in_place": (inplace(bolide.merge_state_in_place), (q, s, q * 2, s * 2)),
         "merge_states": (bolide.merge_states, (torch.stack([q, q * 2], 1), torch.stack([s, s], 1))),
+        "variable_length_merge_states": (
+            triton.cascade.variable_length_merge_states,
+            (q, s, torch.arange(len(q) + 1, dtype=torch.int32, device=device))),
         "concat_mla_k": (written(concat_ops.concat_mla_k, torch.zeros(6, 128, 192, **half)),
                          (torch.randn(6, 128, 128, **half), torch.randn(6, 1, 64, **half))),
         "packbits": (lambda p: bolide.packbits(p.flatten() > 0.01, "little"), (probs,)),

@@ -97,13 +97,22 @@ def test_trtllm_decode_options(fw, rng, close):
     b.check(close, trtllm_batch_decode_with_kv_cache(b.q, bmm1_scale=0.3, **common), expected)
 
 
+def test_trtllm_decode_of_one_tensor_for_both(fw, rng, close):
+    """Where the second axis is 1 the cache is keys and values."""
+    b = Batch(fw, rng, [1] * 3, [5, 17, 40], h_kv=1, layout="HND")
+    b.v64 = b.k64
+    got = trtllm_batch_decode_with_kv_cache(b.q, b.k_cache, workspace(b), b.table(), b.lens, 40,
+                                            0.125, return_lse=True)
+    b.check(close, got, b.expected(causal=True))
+
+
 def test_trtllm_decode_of_different_lengths(fw, rng, close):
     b = Batch(fw, rng, QUERIES, LENS, layout="HND")
     got = trtllm_batch_decode_with_kv_cache(
         b.q, b.cache, workspace(b), b.table(), b.lens, 40, 0.125, cum_seq_lens_q=b.qo, max_q_len=8,
         q_len_per_req=None, return_lse=True)
     b.check(close, got, b.expected(causal=True))
-    with pytest.raises(ValueError, match="trtllm_batch_decode_with_kv_cache: max_q_len: value: exp"):
+    with pytest.raises(ValueError, match="^trtllm_batch_decode_with_kv_cache: max_q_len: value: "):
         trtllm_batch_decode_with_kv_cache(b.q, b.cache, workspace(b), b.table(), b.lens, 40,
                                           cum_seq_lens_q=b.qo, max_q_len=7)
 
@@ -166,7 +175,8 @@ def test_trtllm_decode_over_pages_of_each_head(fw, rng, close, layout, q_len):
             k, v = (x[pages[kept]].reshape(-1, 2, 64)[:lens[h, r], h:h + 1]
                     for x in (b.k64, b.v64))
             q = fw.numbers(b.q)[r * q_len:(r + 1) * q_len, 2 * h:2 * h + 2]
-            expected[r * q_len:(r + 1) * q_len, 2 * h:2 * h + 2] = attention(q, k, v, causal=True)[0]
+            expected[r * q_len:(r + 1) * q_len, 2 * h:2 * h + 2] = attention(
+                q, k, v, causal=True)[0]
     out = nans(b, 3 * q_len, 4, 64)
     trtllm_batch_decode_with_kv_cache(
         b.q, b.cache, workspace(b), b.index(tables), b.index(lens), 40, 0.125, kv_layout=layout,
@@ -503,6 +513,16 @@ def test_cudnn_refusals(fw, rng):
                                               batch_offsets_q=b.index([0, 100, 300]))
 
 
+def test_names_lead_to_one_function():
+    from bolide.cudnn import decode, prefill
+
+    assert bolide.decode.cudnn_batch_decode_with_kv_cache is cudnn_batch_decode_with_kv_cache
+    assert decode.cudnn_batch_decode_with_kv_cache is cudnn_batch_decode_with_kv_cache
+    assert prefill.cudnn_batch_prefill_with_kv_cache is cudnn_batch_prefill_with_kv_cache
+    assert bolide.trtllm_fmha_v2_prefill is trtllm_fmha_v2_prefill
+    assert bolide.xqa.xqa.__doc__ and callable(bolide.xqa)
+
+
 # ---- all of them -----------------------------------------------------------------------------
 
 
@@ -517,3 +537,53 @@ def test_no_requests(fw, rng):
         b.q, nans(b, 0, 2, 64), nans(b, 0, 2, 64), workspace(b), b.lens, 0, 0, 1.0, 1.0, 1, 0, -1,
         b.qo, b.index([0]), None, True, True)
     assert tuple(out.shape) == (0, 4, 64) and tuple(lse.shape) == (0, 4)
+
+
+def test_torch_compile(fw, rng, close):
+    """Plans lie inside of the calls, and the calls in one graph."""
+    if fw.name == "numpy":
+        pytest.skip("torch compiles its own tensors")
+    import torch
+
+    b = Batch(fw, rng, QUERIES, LENS, layout="HND", dtype="bfloat16")
+    k, v, starts = b.packed()
+    one, space, table = fw.tensor(np.array([0.125]), "float32"), workspace(b), b.table()
+
+    def decode(q):
+        return trtllm_batch_decode_with_kv_cache(
+            q * 1, b.cache, space, table, b.lens, 40, one, cum_seq_lens_q=b.qo, max_q_len=8,
+            return_lse=True)
+
+    def context(q):
+        return trtllm_batch_context_with_kv_cache(
+            q * 1, b.cache, space, table, b.lens, 8, 40, 0.125, 1.0, 5, b.qo, starts,
+            out_dtype=torch.bfloat16, return_lse=True)
+
+    def ragged(q):
+        return trtllm_ragged_attention_deepseek(
+            q * 1, k, v, space, b.lens, 8, 40, 0.125, 1.0, -1, 5, -1, b.qo, starts, None, True,
+            True)
+
+    def fmha(q):
+        return trtllm_fmha_v2_prefill((q * 1, k, v), "SEPARATE_Q_K_V", space, b.lens, 8, 40, 0.125,
+                                      1.0, 5, b.qo, starts)
+
+    def cudnn(q):
+        return cudnn_batch_prefill_with_kv_cache(
+            q * 1, k, v, 0.125, space, max_token_per_sequence=8, max_sequence_kv=40, causal=True,
+            return_lse=False, batch_offsets_q=b.qo, batch_offsets_k=starts,
+            batch_offsets_units="tokens")[0]
+
+    def xqa(q):
+        out = torch.full_like(q, float("nan"))
+        bolide.xqa.xqa(q[:, None], *ones.cache, pages, ones.lens, out[:, None], space, None,
+                       2, 4, kv_layout="HND")
+        return out
+
+    ones = Batch(fw, rng, [1] * 5, LENS, layout="HND", dtype="bfloat16")
+    pages = ones.table()
+    compiled = torch.compile(xqa, fullgraph=True, backend="aot_eager")
+    ones.check(close, compiled(ones.q), ones.expected(causal=True))
+    for call in (decode, context, ragged, fmha, cudnn):
+        compiled = torch.compile(call, fullgraph=True, backend="aot_eager")
+        b.check(close, compiled(b.q), b.expected(causal=True))

@@ -61,6 +61,26 @@ def test_filters(fw, rng, close):
     assert bolide.sampling.top_p_renorm_prob is bolide.top_p_renorm_probs
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_probabilities_of_16_bits(fw, rng, dtype):
+    _, probs = probabilities(fw, rng)
+    half = fw.tensor(fw.numbers(probs), dtype)
+    whole = fw.tensor(fw.numbers(half), "float32")
+    s = bolide.sampling
+    calls = (s.sampling_from_probs, lambda p, **k: s.top_p_sampling_from_probs(p, 0.9, **k),
+             lambda p, **k: s.top_k_sampling_from_probs(p, 9, **k),
+             lambda p, **k: s.min_p_sampling_from_probs(p, 0.1, **k),
+             lambda p, **k: s.top_k_top_p_sampling_from_probs(p, 9, 0.9, **k))
+    for call in calls:
+        got, expected = (fw.numbers(call(p, seed=3, offset=0)) for p in (half, whole))
+        assert (got == expected).all()
+    got, expected = (s.top_p_renorm_probs(p, 0.7) for p in (half, whole))
+    assert got.dtype == expected.dtype == bolide.float32
+    assert (fw.numbers(got) == fw.numbers(expected)).all()
+    with pytest.raises(ValueError, match="sampling_from_probs: probs: dtype: expected f32; got i16"):
+        s.sampling_from_probs(fw.tensor(np.ones((2, 3)), "int16"), seed=3, offset=0)
+
+
 def test_samples_respect_their_filter(fw, rng):
     logits, probs = probabilities(fw, rng)
     p = fw.numbers(probs)

@@ -120,6 +120,12 @@ def test_documented_names_exist():
     assert not lost
 
 
+def test_what_coverage_counts_exists():
+    rows = {label(row)[len("flashinfer."):]: row for row in ROWS}
+    counted = {p.function for p in bolide.coverage().parameters}
+    assert not [name for name in sorted(counted) if found(rows[name]) is None]
+
+
 def test_missing_names_are_flashinfer_s():
     known = {label(row) for row in ROWS}
     wrong = [f"flashinfer.{module}.{name}" if module else f"flashinfer.{name}"

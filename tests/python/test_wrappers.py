@@ -69,9 +69,43 @@ def test_decode_of_several_tokens(fw, rng, close):
     w = decode(b, q_len_per_req=3)
     b.check(close, w.run(b.q, b.cache, return_lse=True), b.expected(causal=True))
     b.check(close, w.run(b.q, b.cache, q_len_per_req=3), b.expected(causal=True))
-    b.check(close, decode(b, q_len_per_req=3, window_right=-1).run(b.q, b.cache), b.expected())
+    for right in (-1, 2, 9):
+        b.check(close, decode(b, q_len_per_req=3, window_right=right).run(b.q, b.cache), b.expected())
     with pytest.raises(ValueError, match="q_len_per_req: expected 3, as planned; got 1"):
         w.run(b.q, b.cache, q_len_per_req=1)
+
+
+@pytest.mark.parametrize("graph", [False, True])
+def test_decode_window_on_both_sides(fw, rng, close, graph):
+    need(fw, "batch_decode")
+    w = None
+    for lens in ([9, 5, 0, 31, 1], [2, 30, 7, 1, 0]):
+        b = Batch(fw, rng, [5] * 5, lens)
+        if w is None or not graph:
+            buffers = [fw.tensor(np.zeros(n), "int32") for n in (6, 60, 5)] if graph else []
+            w = DECODE(b.workspace(), "NHD", graph, False, *buffers)
+        for right, left in ((1, -1), (2, 3), (3, 0)):
+            w.plan(b.indptr, b.indices, b.last, 4, 2, 64, 4, q_data_type=b.dtype, q_len_per_req=5,
+                   window_right=right, window_left=left)
+            masks = [np.tri(5, n, n - 5 + right) for n in lens]
+            b.check(close, w.run(b.q, b.cache, return_lse=True),
+                    b.expected(masks=masks, window=left))
+
+
+def test_a_batch_of_no_request(fw, rng):
+    need(fw, "batch_decode")
+    b = Batch(fw, rng, [], [])
+    for size in (None, 2):
+        for options in ({}, {"block_tables": b.table(), "seq_lens": b.lens}):
+            indices = None if options else b.indices
+            w = DECODE(b.workspace())
+            w.plan(b.indptr, indices, b.last, 4, 2, 64, 4, q_data_type=b.dtype,
+                   fixed_split_size=size, **options)
+            assert tuple(w.run(b.q, b.cache).shape) == (0, 4, 64)
+            w = PAGED(b.workspace())
+            w.plan(b.qo, b.indptr, indices, b.last, 4, 2, 64, 4, q_data_type=b.dtype,
+                   fixed_split_size=size, **options)
+            assert tuple(w.run(b.q, b.cache).shape) == (0, 4, 64)
 
 
 def test_decode_scales_and_sinks(fw, rng, close):
@@ -219,8 +253,8 @@ def test_refusals(fw, rng):
         DECODE(b.workspace()).run(b.q, b.cache)
     with pytest.raises(ValueError, match="backend: expected one of auto, fa2"):
         DECODE(b.workspace(), backend="fa9")
-    with pytest.raises(NotImplementedError, match="window_right: expected 0 or -1; got 2"):
-        decode(b, window_right=2)
+    with pytest.raises(ValueError, match="window_right: expected at least -1; got -2"):
+        decode(b, window_right=-2)
     w = decode(b)
     with pytest.raises(NotImplementedError, match="kv_cache_sf"):
         w.run(b.q, b.cache, kv_cache_sf=b.q)

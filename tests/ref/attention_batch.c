@@ -181,9 +181,9 @@ void attention_fill_draft(ref_call *c, const batch *t) {
 
 /* Scales between 1/2 and 3/2. */
 void attention_fill_scales(ref_call *c) {
-    static const char *const names[] = {"q_scale", "k_scale",   "v_scale",
-                                        "o_scale", "ckv_scale", "kpe_scale"};
-    for (int k = 0; k < 6; k++) {
+    static const char *const names[] = {"q_scale",   "k_scale",   "v_scale",      "o_scale",
+                                        "ckv_scale", "kpe_scale", "ckv_scale_arr"};
+    for (int k = 0; k < 7; k++) {
         ref_tensor *x = ref_values(c, names[k]);
         for (int64_t i = 0; x && i < x->elems; i++)
             x->f64[i] = 0.5 + ref_uniform(c, 30 + (uint64_t)k, (uint64_t)i);

@@ -22,7 +22,7 @@ LATER = {"use_nvfp4", "use_mxfp8", "global_scaling_factor", "sf_out", "kv_cache_
          "o_sf_vec_size", "block_scale", "k_sf_cache", "v_sf_cache"}
 ALWAYS = {"deterministic", "is_deterministic", "workspace"}
 # Ought to be honoured; this list only gets shorter.
-MISSING = {"jit_args", "jit_kwargs", "window_right", "rope_scale", "rope_theta"}
+MISSING = {"jit_args", "jit_kwargs", "rope_scale", "rope_theta"}
 ALLOWED = {"hint": HINTS, "refused": REFUSED, "later": LATER, "always": ALWAYS, "missing": MISSING}
 ENUMS = {"pos_encoding_mode": "PosEncodingMode", "kv_layout": "TensorLayout",
          "tie_break": "TopKTieBreak"}

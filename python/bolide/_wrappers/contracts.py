@@ -2,11 +2,11 @@
 """Attention that is planned and run in one call, in the caller's workspace: what FlashInfer's entry
 points of the families trtllm, xqa, cuDNN and FMHA v2 have in common.
 
-They bring block tables and lengths with every call and have no plan of their own, so each call plans
-for itself. The plan's lists lie at the beginning of the workspace and scratch behind them; what lay
-there before does not matter. Lengths on the host cost no wait; lengths on a GPU cost one copy back
-and one wait, so such a call cannot be captured in a graph. Messages of the library are passed on
-with the names of the function and of its arguments.
+They bring block tables and lengths with every call and have no plan of their own, so each call
+plans for itself. The plan's lists lie at the beginning of the workspace and scratch behind them;
+what lay there before does not matter. Lengths on the host cost no wait; lengths on a GPU cost one
+copy back and one wait, so such a call cannot be captured in a graph. Messages of the library are
+passed on with the names of the function and of its arguments.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Optional
 
 from .. import _dtypes, _frameworks
 from .._arguments import later, split_paged
-from .._binding import Plan, Workspace
+from .._binding import Plan, Workspace, compiling
 from .._library import BusyError, torch
 from . import _memory
 from ._base import Operators, bind, refuse
@@ -27,21 +27,21 @@ LN2 = math.log(2)
 _COMMON = ("num_qo_heads num_kv_heads head_dim_vo kv_layout q_data_type kv_data_type o_data_type "
            "causal window_left sm_scale max_sequence_kv ")
 _RUN = "sinks q_scale k_scale v_scale o_scale return_lse_base_on_e out lse"
-DECODE = bind("batch_decode", _COMMON + "head_dim page_size seq_lens q_len_per_req",
-              "q k_cache v_cache block_tables v_block_tables draft_mask " + _RUN)
-PAGED = bind("batch_prefill_paged", _COMMON +
-             "head_dim_qk page_size qo_indptr o_indptr seq_lens seq_lens_q max_num_rows "
-             "max_token_per_sequence chunked_attention_size logits_soft_cap pos_encoding_mode",
-             "q k_cache v_cache block_tables v_block_tables draft_mask " + _RUN)
-RAGGED = bind("batch_prefill_ragged", _COMMON +
-              "head_dim_qk qo_indptr kv_indptr v_indptr o_indptr seq_lens seq_lens_q max_num_rows "
-              "max_token_per_sequence chunked_attention_size logits_soft_cap pos_encoding_mode",
-              "q k v " + _RUN)
-_RUN_NAMES = {
-    id(op): names.split() for op, names in (
-        (DECODE, "q k_cache v_cache block_tables v_block_tables draft_mask " + _RUN),
-        (PAGED, "q k_cache v_cache block_tables v_block_tables draft_mask " + _RUN),
-        (RAGGED, "q k v " + _RUN))}
+_PAGES = "q k_cache v_cache block_tables v_block_tables draft_mask " + _RUN
+_PACKED = "q k v " + _RUN
+_OPTIONS = ("qo_indptr o_indptr seq_lens seq_lens_q max_num_rows max_token_per_sequence "
+            "chunked_attention_size logits_soft_cap pos_encoding_mode")
+OPERATORS: dict[str, Operators] = {
+    "batch_decode": bind("batch_decode", _COMMON + "head_dim page_size seq_lens q_len_per_req",
+                         _PAGES),
+    "batch_prefill_paged": bind("batch_prefill_paged", _COMMON + "head_dim_qk page_size " +
+                                _OPTIONS, _PAGES),
+    "batch_prefill_ragged": bind("batch_prefill_ragged", _COMMON + "head_dim_qk kv_indptr v_indptr "
+                                 + _OPTIONS, _PACKED)}
+_RUN_NAMES = {"batch_decode": _PAGES.split(), "batch_prefill_paged": _PAGES.split(),
+              "batch_prefill_ragged": _PACKED.split()}
+_UINT32 = _dtypes.BY_NAME["uint32"].bit
+_WORDS = _UINT32 | sum(_dtypes.BY_NAME[n].bit for n in ("uint16", "int16", "int32"))
 
 
 # ---- arguments -------------------------------------------------------------------------------
@@ -82,7 +82,7 @@ def int32(tensor: Any) -> Any:
     if tensor is None:
         return None
     tensor = flat(tensor)
-    if _dtypes.of(tensor.dtype).name != "uint32":
+    if _frameworks.dtype_bit(tensor) != _UINT32:
         return tensor
     return tensor.view(torch.int32 if _frameworks.is_torch(tensor) else "int32")
 
@@ -111,7 +111,7 @@ def rows_of_mask(mask: Any) -> Any:
     if mask is None:
         return None
     mask = mask.reshape(-1, mask.shape[-1])
-    if _dtypes.of(mask.dtype).name not in ("uint16", "int16", "uint32", "int32"):
+    if not _frameworks.dtype_bit(mask) & _WORDS:
         return mask
     return mask.view(torch.uint8 if _frameworks.is_torch(mask) else "uint8")
 
@@ -254,9 +254,17 @@ def _renamed(error: Exception, name: str, spelled: dict[str, str]) -> Exception:
     return type(error)(f"{name}: {spelled.get(argument, argument)}: {rest}")
 
 
-def once(name: str, op: Operators, workspace_buffer: Tensor, plan: dict[str, Any],
-         run: dict[str, Any], spelled: dict[str, str]) -> None:
-    """Plans and runs. spelled has the caller's names of the library's arguments."""
+def once(name: str, op: str, workspace_buffer: Any, plan: dict[str, Any], run: dict[str, Any],
+         spelled: dict[str, str]) -> None:
+    """Plans and runs an operator. spelled has the caller's names of the library's arguments."""
+    if compiling():
+        _trace(name, op, workspace_buffer, plan, run, spelled)
+    else:
+        _eager(name, op, workspace_buffer, plan, run, spelled)
+
+
+def _eager(name: str, op: str, workspace_buffer: Any, plan: dict[str, Any], run: dict[str, Any],
+           spelled: dict[str, str]) -> None:
     own = isinstance(workspace_buffer, Own)
     raw = _frameworks.empty(workspace_buffer.like, (64,), "uint8") if own else _bytes_of(
         name, workspace_buffer)
@@ -265,18 +273,19 @@ def once(name: str, op: Operators, workspace_buffer: Tensor, plan: dict[str, Any
         raise RuntimeError(
             f"{name}: it plans in each call, and no plan can be made while a graph is captured; "
             "the wrappers with use_cuda_graph plan outside")
-    values = [plan.get(n) for n in op.names]
-    arguments = [run.get(n) for n in _RUN_NAMES[id(op)]]
+    calls = OPERATORS[op]
+    values = [plan.get(n) for n in calls.names]
+    arguments = [run.get(n) for n in _RUN_NAMES[op]]
     try:
-        sizes = op.sizes(*values, whole.address)
+        sizes = calls.sizes(*values, whole.address)
         if own:
             raw = _bytes_of(name, _frameworks.empty(raw, (_need(sizes),), "uint8"))
         if whole.device is None:
             space, memory = _carve(name, raw, sizes, None), Plan(sizes.plan)
-            op.plan(*values, space.address, memory.address, None)
-            op.run(*arguments, space.address, memory.address)
+            calls.plan(*values, space.address, memory.address, None)
+            calls.run(*arguments, space.address, memory.address)
         else:
-            _on_gpu(name, op, raw, sizes, values, arguments)
+            _on_gpu(name, calls, raw, sizes, values, arguments)
     except BusyError:
         raise
     except (ValueError, NotImplementedError, RuntimeError) as error:
@@ -297,3 +306,51 @@ def _on_gpu(name: str, op: Operators, raw: Tensor, sizes: Any, values: list,
         op.run(*arguments, space.address, entry.plan.address)
     finally:
         _Ring.give(device, entry)
+
+
+# ---- while torch.compile traces ---------------------------------------------------------------
+
+
+def _trace(name: str, op: str, workspace_buffer: Any, plan: dict[str, Any], run: dict[str, Any],
+           spelled: dict[str, str]) -> None:
+    """The call as one custom operator of torch: arguments by kind, each kind with its names."""
+    own = isinstance(workspace_buffer, Own)
+    tensors, numbers, integers, texts = {}, {}, {}, {}
+    for part, values in (("plan", plan), ("run", run), ("name", spelled)):
+        for key, value in values.items():
+            if value is None or key in ("out", "lse") and part == "run":
+                continue
+            kind = (tensors if isinstance(value, torch.Tensor) else texts if isinstance(value, str)
+                    else numbers if isinstance(value, float) else integers)
+            kind[f"{part} {key}"] = value
+    torch.ops.bolide.attention_once(
+        name, op, own, workspace_buffer.like if own else workspace_buffer,
+        list(tensors), list(tensors.values()), list(numbers), list(numbers.values()),
+        list(integers), [int(i) for i in integers.values()], list(texts), list(texts.values()),
+        run["out"], run.get("lse"))
+
+
+def _traced(name, op, own, workspace, tensor_names, tensors, number_names, numbers, integer_names,
+            integers, text_names, texts, out, lse):
+    parts: dict[str, dict[str, Any]] = {"plan": {}, "run": {"out": out, "lse": lse}, "name": {}}
+    for names, values in ((tensor_names, tensors), (number_names, numbers),
+                          (integer_names, integers), (text_names, texts)):
+        for key, value in zip(names, values):
+            part, _, argument = key.partition(" ")
+            parts[part][argument] = value
+    _eager(name, op, Own(workspace) if own else workspace, parts["plan"], parts["run"],
+           parts["name"])
+
+
+def _define() -> Any:
+    library = torch.library.Library("bolide", "FRAGMENT")
+    library.define(
+        "attention_once(str name, str op, bool own, Tensor workspace, str[] tensor_names, "
+        "Tensor[] tensors, str[] number_names, float[] numbers, str[] integer_names, "
+        "SymInt[] integers, str[] text_names, str[] texts, Tensor(a!) out, Tensor(b!)? lse) -> ()")
+    library.impl("attention_once", _traced, "CompositeExplicitAutograd")
+    torch.library.register_fake("bolide::attention_once", lambda *args: None, lib=library)
+    return library
+
+
+_library = _define() if torch is not None else None

@@ -214,7 +214,8 @@ def cudnn_batch_prefill_with_kv_cache(
     is_cuda_graph_compatible: bool = False, backend: Optional[str] = None,
     o_data_type: Any = None,
 ) -> Tuple[Tensor, Optional[Tensor]]:
-    """Attention of any number of new tokens of each request, over pages or packed keys, in one call.
+    """Attention of any number of new tokens of each request over pages or packed keys, in one
+    call.
 
     :param q: ``[rows, h_q, d]``.
     :param k_cache: with block_tables ``[pages, h_kv, page_size, d]``, any page size; else packed

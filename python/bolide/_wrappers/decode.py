@@ -10,7 +10,7 @@ from typing import Any, Callable, List, Optional, Tuple, Union
 
 from .. import _dtypes, _frameworks
 from .._arguments import later
-from . import _memory
+from . import _masks, _memory
 from ._base import Planned, bind, options_of, outputs_bit
 
 Tensor = Any
@@ -18,10 +18,11 @@ Tensor = Any
 _OPERATORS = bind(
     "batch_decode",
     "indptr last_page_len seq_lens num_qo_heads num_kv_heads head_dim page_size kv_layout "
-    "q_data_type kv_data_type o_data_type pos_encoding_mode q_len_per_req causal window_left "
-    "logits_soft_cap sm_scale rope_scale rope_theta fixed_split_size disable_split_kv "
+    "q_data_type kv_data_type o_data_type pos_encoding_mode q_len_per_req causal use_custom_mask "
+    "window_left logits_soft_cap sm_scale rope_scale rope_theta fixed_split_size disable_split_kv "
     "max_batch_size max_sequence_kv variant",
-    "q k_cache v_cache indices block_tables sinks q_scale k_scale v_scale out lse variant")
+    "q k_cache v_cache indices block_tables packed_custom_mask sinks q_scale k_scale v_scale out lse "
+    "variant")
 _LEGACY = (
     "pos_encoding_mode", "window_left", "logits_soft_cap", "q_data_type", "kv_data_type",
     "o_data_type", "data_type", "sm_scale", "rope_scale", "rope_theta", "non_blocking",
@@ -87,6 +88,8 @@ class BatchDecodeWithPagedKVCacheWrapper(Planned):
         self._paged_kv_indices_buf = paged_kv_indices_buffer
         self._paged_kv_last_page_len_buf = paged_kv_last_page_len_buffer
         self._block_tables = None
+        self._mask: Any = None
+        self._masked = False
         self._q_len_per_req = 1
         self._fixed_batch_size = 0
         self._causal = True
@@ -196,12 +199,14 @@ class BatchDecodeWithPagedKVCacheWrapper(Planned):
         :param num_kv_heads: divides num_qo_heads. :param head_dim: a multiple of 8 up to 576.
         :param pos_encoding_mode: "NONE", "ROPE_LLAMA" or "ALIBI".
         :param window_left: keys visible before a query's own; -1 is no limit.
-        :param window_right: of several queries a request: 0, none sees behind itself; -1, all see
-            all keys. Other numbers are refused.
+        :param window_right: of several queries a request: keys visible behind a query's own; -1 is
+            no limit.
         :param logits_soft_cap: ``cap * tanh(s / cap)``; None and 0 are off.
         :param q_data_type: float16, bfloat16, float32 or fp8; kv_data_type is like it by default,
             o_data_type, too, and bfloat16 for fp8. data_type is an older name for the first two.
         :param sm_scale: ``1 / sqrt(head_dim)`` by default.
+        :param rope_scale: positions are divided by it with "ROPE_LLAMA"; 1 by default.
+        :param rope_theta: base of its frequencies; 10000 by default.
         :param block_tables: ``[b, m]`` int32, page ids by request. They are read with the backend
             "trtllm-gen" or where indices is None; else indices names the same pages.
         :param seq_lens: ``[b]`` int32, keys of each request, in the place of last_page_len.
@@ -210,15 +215,17 @@ class BatchDecodeWithPagedKVCacheWrapper(Planned):
         :param q_len_per_req: queries of each request, the last tokens of it.
         :param non_blocking: a hint.
         """
-        if window_right not in (0, -1):
-            raise NotImplementedError(
-                f"{type(self).__name__}.plan: window_right: expected 0 or -1; got {window_right}")
+        if window_right < -1:
+            raise ValueError(f"{type(self).__name__}.plan: window_right: expected at least -1; got "
+                             f"{window_right}")
         arguments = self._plan_arguments(
             num_qo_heads, num_kv_heads, head_dim, page_size, q_data_type, kv_data_type, o_data_type,
             data_type, fixed_split_size, disable_split_kv, q_len_per_req)
         block_tables = self._tables(block_tables, indices)
         arguments.update(self._lengths(indptr, last_page_len, block_tables, seq_lens, page_size))
         self._check_graph(arguments, indices if block_tables is None else None)
+        arguments["use_custom_mask"] = 0 < window_right < q_len_per_req - 1
+        mask = self._right_mask(arguments, window_right) if arguments["use_custom_mask"] else None
         self._make_first_plan(arguments, options_of(
             window_right == 0, pos_encoding_mode, window_left, logits_soft_cap, rope_scale,
             rope_theta))
@@ -228,6 +235,7 @@ class BatchDecodeWithPagedKVCacheWrapper(Planned):
             if arguments.get("last_page_len") is not None:
                 last_page_len = arguments["last_page_len"]
         self._keep_table(indptr, indices, last_page_len)
+        self._keep_mask(mask, arguments)
         self._block_tables = _memory.to_device(block_tables, self.device)
         self._q_len_per_req = q_len_per_req
 
@@ -260,11 +268,39 @@ class BatchDecodeWithPagedKVCacheWrapper(Planned):
             if tensor is not None:
                 _memory.write(buffer, tensor)
 
+    def _right_mask(self, arguments: dict[str, Any], right: int) -> Any:
+        """In bits, for a window_right between causal and no limit."""
+        lens = arguments.get("seq_lens")
+        if lens is None:
+            pages = arguments["indptr"][1:] - arguments["indptr"][:-1]
+            lens = (pages - 1) * arguments["page_size"] + arguments["last_page_len"]
+            lens[pages <= 0] = 0
+        q_len, like, kv_lens = arguments["q_len_per_req"], self._float_workspace_buffer, lens.tolist()
+        elems, starts = _masks.extents([q_len] * len(kv_lens), kv_lens)
+        return _masks.pack(_masks.up_to(right, q_len, kv_lens, like), elems, starts, like,
+                           self.device)
+
+    def _keep_mask(self, mask: Any, arguments: dict[str, Any]) -> None:
+        """In graph mode in one buffer that no later plan outgrows, as a graph may read it."""
+        self._masked = mask is not None
+        if not self._use_cuda_graph:
+            self._mask = mask
+        if not self._masked or not self._use_cuda_graph:
+            return
+        room = self._fixed_batch_size + (
+            arguments["q_len_per_req"] * arguments["max_sequence_kv"] + 7) // 8
+        if self._mask is None or self._mask.shape[0] < room:
+            self._mask = _frameworks.empty(mask, (room,), "uint8")
+        _memory.write(self._mask, mask)
+
     def _plan_internal(self, float_workspace: Any, int_workspace: Any, pinned: Any, *args: Any):
         """FlashInfer's internal call, of its CUDA-core kernel (indptr, batch, heads, page size,
         …) or of its tensor-core kernel (query indptr, indptr, lengths, rows, batch, …)."""
         del float_workspace, int_workspace, pinned  # the wrapper's own
         arguments = dict(self._arguments)
+        if self._masked:
+            raise NotImplementedError(f"{type(self).__name__}: window_right: a plan past plan() "
+                                      "cannot make its mask")
         if len(args) >= 12 and _frameworks.is_tensor(args[2]):
             arguments.update(indptr=args[1], seq_lens=args[2].reshape(-1), last_page_len=None)
         else:
@@ -336,8 +372,8 @@ class BatchDecodeWithPagedKVCacheWrapper(Planned):
         out, lse = self._outputs(q, out, lse, return_lse)
         tables = self._block_tables
         self._run(q, paged_kv_cache, self._paged_kv_indices_buf if tables is None else None, tables,
-                  sinks, q_scale, k_scale, v_scale, out, lse, self._variant_address,
-                  self._workspace.address, self._plan_info.address)
+                  self._mask if self._masked else None, sinks, q_scale, k_scale, v_scale, out, lse,
+                  self._variant_address, self._workspace.address, self._plan_info.address)
         return (out, lse) if return_lse else out
 
     def run_return_lse(self, q: Tensor, paged_kv_cache: Any, *args: Any, q_scale: Any = None,
@@ -379,7 +415,8 @@ def fast_decode_plan(
 
     With lengths on the host (global_override_indptr_cpu in the place of an indptr on the GPU)
     nothing waits; last_page_len on the GPU is read only where pages hold more than one token. In
-    graph mode indices that already lie in the wrapper's buffer are left alone.
+    graph mode indices that already lie in the wrapper's buffer are left alone. Arguments are those of
+    :meth:`BatchDecodeWithPagedKVCacheWrapper.plan`.
     """
     host = indptr if global_override_indptr_cpu is None else global_override_indptr_cpu
     lens = last_page_len

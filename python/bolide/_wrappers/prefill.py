@@ -7,8 +7,7 @@ from typing import Any, Dict, List, Optional, Tuple, Union
 
 from .. import _dtypes, _frameworks
 from .._arguments import later
-from .._binding import operator
-from . import _memory, variant
+from . import _masks, _memory, variant
 from ._base import Planned, bind, options_of, outputs_bit, refuse
 
 Tensor = Any
@@ -30,7 +29,6 @@ _RAGGED = bind(
     "batch_prefill_ragged",
     "qo_indptr kv_indptr v_indptr o_indptr seq_lens seq_lens_q " + _SHARED_PLAN,
     "q k v o_scale " + _SHARED_RUN)
-_pack = operator("segment_packbits", "x indptr bitorder out out_indptr")
 
 
 class Prefill(Planned):
@@ -111,10 +109,7 @@ class Prefill(Planned):
         """The mask in bits, each request from a new byte, lowest bit first, and its indptr."""
         if custom_mask is None and packed is None:
             return None
-        elems, starts = [0], [0]
-        for q_len, kv_len in zip(q_lens, kv_lens):
-            elems.append(elems[-1] + q_len * kv_len)
-            starts.append(starts[-1] + (q_len * kv_len + 7) // 8)
+        elems, starts = _masks.extents(q_lens, kv_lens)
         like = self._float_workspace_buffer
         indptr = _memory.to_device(_memory.int32s(starts, like), self.device)
         name = type(self).__name__
@@ -123,9 +118,7 @@ class Prefill(Planned):
             if bits.shape[0] != elems[-1]:
                 raise ValueError(f"{name}.plan: custom_mask: expected {elems[-1]} elements, q_len "
                                  f"* kv_len of every request; got {bits.shape[0]}")
-            packed = _frameworks.empty(like, (starts[-1],), "uint8")
-            segments = _memory.to_device(_memory.int32s(elems, like), self.device)
-            _pack(bits, segments, "little", packed, indptr)
+            packed = _masks.pack(bits, elems, starts, like, self.device)
         if self._use_cuda_graph:
             have = 0 if self._custom_mask_buf is None else self._custom_mask_buf.shape[0]
             if have < packed.shape[0] or self._custom_mask_buf is None:

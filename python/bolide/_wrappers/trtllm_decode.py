@@ -34,11 +34,12 @@ def _decode(name: str, query: Tensor, cache: c.Cache, workspace_buffer: Tensor, 
              "head_dim": "query", "head_dim_vo": "kv_cache", "num_qo_heads": "query", **spelled}
     if starts is None:
         plan.update(head_dim=query.shape[-1], q_len_per_req=per_request)
-        c.once(name, c.DECODE, workspace_buffer, plan, run, names)
+        c.once(name, "batch_decode", workspace_buffer, plan, run, names)
     else:
         plan.update(head_dim_qk=query.shape[-1], qo_indptr=c.int32(starts),
                     max_token_per_sequence=most, max_num_rows=query.shape[0])
-        c.once(name, c.PAGED, workspace_buffer, plan, run, {"head_dim_qk": "query", **names})
+        c.once(name, "batch_prefill_paged", workspace_buffer, plan, run,
+               {"head_dim_qk": "query", **names})
 
 
 def _per_request(name: str, query: Tensor, lengths: Tensor, q_len_per_req: Optional[int],

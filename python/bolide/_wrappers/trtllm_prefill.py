@@ -30,7 +30,7 @@ def paged(name: str, query: Tensor, cache: c.Cache, workspace_buffer: Tensor,
         "o_data_type": _frameworks.dtype_bit(run["out"]), "max_num_rows": query.shape[0], **plan}
     run = {"q": query, "k_cache": cache.k, "v_cache": cache.v, "block_tables": cache.tables,
            "v_block_tables": cache.v_tables, **run}
-    c.once(name, c.PAGED, workspace_buffer, plan, run, spelled)
+    c.once(name, "batch_prefill_paged", workspace_buffer, plan, run, spelled)
 
 
 def ragged(name: str, q: Tensor, k: Tensor, v: Tensor, workspace_buffer: Tensor,
@@ -41,7 +41,8 @@ def ragged(name: str, q: Tensor, k: Tensor, v: Tensor, workspace_buffer: Tensor,
         "head_dim_vo": v.shape[-1], "kv_layout": "NHD", "q_data_type": _frameworks.dtype_bit(q),
         "kv_data_type": _frameworks.dtype_bit(k),
         "o_data_type": _frameworks.dtype_bit(run["out"]), "max_num_rows": q.shape[0], **plan}
-    c.once(name, c.RAGGED, workspace_buffer, plan, {"q": q, "k": k, "v": v, **run}, spelled)
+    c.once(name, "batch_prefill_ragged", workspace_buffer, plan,
+           {"q": q, "k": k, "v": v, **run}, spelled)
 
 
 def trtllm_batch_context_with_kv_cache(
@@ -293,8 +294,9 @@ def trtllm_fmha_v2_prefill(
 
 
 def _dense(name: str, query: Tensor, key: Tensor, value: Tensor, out: Tensor, num_heads: int,
-           head_dim: int, seq_len: int, scale_softmax: float, scale_bmm1: Any, scale_bmm2: Any, causal: bool,
-           return_lse: bool, lse: Optional[Tensor], scale_bmm1_d: Any, scale_bmm2_d: Any) -> Result:
+           head_dim: int, seq_len: int, scale_softmax: float, scale_bmm1: Any, scale_bmm2: Any,
+           causal: bool, return_lse: bool, lse: Optional[Tensor], scale_bmm1_d: Any,
+           scale_bmm2_d: Any) -> Result:
     """Requests of one length, ``[b, s, h, d]``; each is a request of its own length here."""
     b = query.shape[0]
     if not math.isfinite(scale_softmax):
@@ -357,7 +359,8 @@ def fmha_v2_prefill_deepseek(
     :returns: out, or (out, lse) with return_lse.
     """
     return _dense("fmha_v2_prefill_deepseek", query, key, value, out, num_heads, head_dim, seq_len,
-                  scale_softmax, scale_bmm1, scale_bmm2, True, return_lse, lse, scale_bmm1_d, scale_bmm2_d)
+                  scale_softmax, scale_bmm1, scale_bmm2, True, return_lse, lse, scale_bmm1_d,
+                  scale_bmm2_d)
 
 
 def fmha_v2_prefill_sm120(

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The scaled forms of norm and activation, under the names of FlashInfer's Triton kernels."""
+"""The scaled forms of norm and activation, and merges of attention states, under the names of
+FlashInfer's Triton kernels."""
 
-from . import activation, norm  # noqa: F401
+from . import activation, cascade, norm  # noqa: F401

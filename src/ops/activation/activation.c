@@ -25,8 +25,8 @@ static const bolide_param plain_rows[] = {
 #define A bolide_silu_and_mul_scaled_args
 static const bolide_param scaled_rows[] = {
     BOLIDE_IN(A, x, "n d*2 | n h d*2", FLOATS | F8, "gate, then what it multiplies"),
-    BOLIDE_F64_OR(A, x_scale, "1", BOLIDE_F32, NAN, "multiplies x", .flags = BOLIDE_OPTIONAL),
-    BOLIDE_F64_OR(A, o_scale, "1", BOLIDE_F32, NAN,
+    BOLIDE_F64_OR(A, x_scale, " | 1", BOLIDE_F32, NAN, "multiplies x", .flags = BOLIDE_OPTIONAL),
+    BOLIDE_F64_OR(A, o_scale, " | 1", BOLIDE_F32, NAN,
                   "multiplies the result, which is then held in the range of out's dtype",
                   .flags = BOLIDE_OPTIONAL),
     BOLIDE_OUT(A, out, "n d | n h d", FLOATS | F8, "result"),

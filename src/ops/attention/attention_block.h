@@ -35,7 +35,8 @@ typedef struct unit {
     /* n keys, n values, then the keys of the next block and copies of the last: of the unit's
      * first head, or with tiles of the head at hand */
     const char *row[3 * BLOCK];
-    const char **v; /* row + n */
+    const char **v;        /* row + n */
+    int32_t key_at[BLOCK]; /* positions of the block's keys, with ATTN_PLACED */
 } unit;
 
 static int64_t pad16(int64_t x) {
@@ -115,6 +116,13 @@ static row_source values_of(const unit *u) {
                         p->v_indices ? p->v_table_row : p->table_row};
 }
 
+/* The page ids of the request in a list or a table. */
+static const int32_t *list_of(const unit *u, const int32_t *indices, int64_t table_row) {
+    const int64_t start =
+        table_row ? u->place.request_index * table_row : (int64_t)u->place.request->kv_start;
+    return indices + start;
+}
+
 /* Addresses of n rows from key `key` on. */
 static void find_rows(const unit *u, row_source s, int64_t key, int n, const char **to) {
     const bolide__attention_params *p = u->p;
@@ -124,9 +132,7 @@ static void find_rows(const unit *u, row_source s, int64_t key, int n, const cha
             to[j] = s.base + (s.start + key + j) * s.row * bytes;
         return;
     }
-    const int64_t start =
-        s.table_row ? u->place.request_index * s.table_row : (int64_t)u->place.request->kv_start;
-    const int32_t *list = s.indices + start;
+    const int32_t *list = list_of(u, s.indices, s.table_row);
     int64_t entry = key / p->page_size, in_page = key % p->page_size;
     for (int j = 0; j < n;) {
         const char *page = s.base + list[entry++] * s.page * bytes;
@@ -141,6 +147,35 @@ static int block_size(const unit *u, int64_t key) {
     return left < BLOCK ? (int)left : BLOCK;
 }
 
+/* The columns of the matrix that the block's keys are; behind them a column behind all. */
+static void place_keys(unit *u) {
+    const bolide__attention_params *p = u->p;
+    const int32_t *list = list_of(u, p->indices, p->table_row);
+    int64_t entry = u->key / p->page_size, in_page = u->key % p->page_size;
+    u->place.key_at = u->key_at;
+    u->place.least = INT32_MAX;
+    u->place.most = 0;
+    for (int j = 0; j < BLOCK; j++) {
+        int32_t at = INT32_MAX;
+        if (j < u->n) {
+            at = (int32_t)((list[entry] * p->page_size + in_page) % p->fold_kv);
+            u->place.least = at < u->place.least ? at : u->place.least;
+            u->place.most = at > u->place.most ? at : u->place.most;
+            in_page++;
+        }
+        if (in_page == p->page_size) {
+            in_page = 0;
+            entry++;
+        }
+        u->key_at[j] = at;
+    }
+}
+
+/* Position of key j of the block. */
+static int64_t key_position(const unit *u, int j) {
+    return u->place.key_at ? u->key_at[j] : u->key + j;
+}
+
 /* Looks the block's rows up. With tiles, or where the block before was shorter, its keys are not
  * known yet. */
 static void step_block(unit *u, int64_t key) {
@@ -149,6 +184,8 @@ static void step_block(unit *u, int64_t key) {
     u->key = key;
     u->n = block_size(u, key);
     u->v = u->row + u->n;
+    if (u->p->flags & BOLIDE__ATTN_PLACED)
+        place_keys(u);
     if (known)
         memmove(u->row, next, (size_t)u->n * sizeof *u->row);
     else

@@ -165,19 +165,18 @@ static void scores_in_place(unit *u) {
                      .d = p->d_qk,
                      .d_stride = u->dq,
                      .rows = rows,
-                     .near = p->hooks ? 0 : near_rows(u->heads * p->d_qk * bytes)};
+                     .ahead = p->hooks ? 0 : ahead_rows(u->heads * p->d_qk * bytes)};
     if (!keys_change(p)) {
-        dot_all_scores(dot_kernels_of(u->k_dtype), &pass, u->q, u->scores);
+        dot_all_scores(u->k_dtype, &pass, u->q, u->scores);
         return;
     }
     const char *changed[BLOCK];
     pass.row = changed;
     pass.heads = 1;
-    pass.near = 0;
+    pass.ahead = 0;
     for (int64_t i = 0; i < u->heads; i++) {
         change_keys(u, i * p->k_h * bytes, changed);
-        dot_all_scores(dot_kernels_of(BOLIDE_F32), &pass, u->q + i * rows * u->dq,
-                       u->scores + i * rows * BLOCK);
+        dot_all_scores(BOLIDE_F32, &pass, u->q + i * rows * u->dq, u->scores + i * rows * BLOCK);
     }
 }
 
@@ -209,15 +208,29 @@ static float alibi_slope(int64_t head, int64_t heads) {
     return (float)(exp2(-steps) * 1.4426950408889634);
 }
 
-/* Logits of 16 keys from their scores: cap, bias, mask. */
-BOLIDE_INLINE f32x16 finish_logits(const unit *u, f32x16 x, float slope, int64_t distance,
+/* The slope of a packed row's head. In a matrix that lies in several parts, the heads of all of
+ * them count one after the other. */
+static float slope_of_row(const unit *u, int64_t i, int64_t r) {
+    const bolide__attention_params *p = u->p;
+    const int64_t head = row_head(u, i, r);
+    if (!(p->flags & BOLIDE__ATTN_PLACED))
+        return alibi_slope(head, p->h_q);
+    const int64_t part = u->place.request->q_start / p->fold_q, parts = p->q_rows / p->fold_q;
+    return alibi_slope(part * p->h_q + head, parts * p->h_q);
+}
+
+/* Logits of the 16 keys from key c of the block on from their scores, of the query at a position:
+ * cap, bias, mask. */
+BOLIDE_INLINE f32x16 finish_logits(const unit *u, f32x16 x, float slope, int64_t position, int c,
                                    mask16 seen) {
     const bolide__attention_params *p = u->p;
     if (p->soft_cap > 0)
         x = f32_mul(f32_tanh(x), f32_set((float)(p->soft_cap * 1.4426950408889634)));
     if (p->flags & BOLIDE__ATTN_ALIBI) {
-        const f32x16 d = i32_to_f32(i32_add(i32_iota(), i32_set((int32_t)distance)));
-        x = f32_fma(f32_set(slope), d, x);
+        const i32x16 at = u->place.key_at ? i32_load(u->key_at + c)
+                                          : i32_add(i32_iota(), i32_set((int32_t)(u->key + c)));
+        const i32x16 distance = i32_sub(at, i32_set((int32_t)position));
+        x = f32_fma(f32_set(slope), i32_to_f32(distance), x);
     }
     return f32_select(seen, x, f32_set(-INFINITY));
 }
@@ -230,9 +243,8 @@ BOLIDE_INLINE float soften(unit *u, int64_t i, int64_t r, float *scores, bool pl
     const int64_t rows = u->place.rows;
     float *m = &u->m[i * rows + r], *l = &u->l[i * rows + r];
     const uint64_t bits = u->view == VIEW_OPEN ? low_bits(u->n) : u->visible[r];
-    const float slope =
-        !plain && p->flags & BOLIDE__ATTN_ALIBI ? alibi_slope(row_head(u, i, r), p->h_q) : 0;
-    const int64_t distance = u->key - (u->place.shift + row_token(u, r));
+    const float slope = !plain && p->flags & BOLIDE__ATTN_ALIBI ? slope_of_row(u, i, r) : 0;
+    const int64_t position = u->place.shift + row_token(u, r);
     f32x16 x[4];
     BOLIDE_UNROLL
     for (int c = 0; c < 4; c++) {
@@ -241,7 +253,7 @@ BOLIDE_INLINE float soften(unit *u, int64_t i, int64_t r, float *scores, bool pl
             x[c] = f32_mul(x[c], f32_set(u->row_scale[r]));
         if (!plain) {
             const mask16 seen = mask_of_bits((uint32_t)(bits >> (16 * c)) & 0xFFFFu);
-            x[c] = finish_logits(u, x[c], slope, distance + 16 * c, seen);
+            x[c] = finish_logits(u, x[c], slope, position, 16 * c, seen);
         }
     }
     const f32x16 old = f32_set(*m);
@@ -264,12 +276,11 @@ BOLIDE_INLINE float soften(unit *u, int64_t i, int64_t r, float *scores, bool pl
 /* The same with a variant. Without a softmax the weights are there already. */
 static float soften_variant(unit *u, int64_t r, float *scores) {
     const uint64_t seen = u->view == VIEW_OPEN ? low_bits(u->n) : u->visible[r];
-    const float slope =
-        u->p->flags & BOLIDE__ATTN_ALIBI ? alibi_slope(row_head(u, 0, r), u->p->h_q) : 0;
-    const int64_t distance = u->key - (u->place.shift + row_token(u, r));
+    const float slope = u->p->flags & BOLIDE__ATTN_ALIBI ? slope_of_row(u, 0, r) : 0;
+    const int64_t position = u->place.shift + row_token(u, r);
     for (int c = 0; c < BLOCK; c += 16) {
         const mask16 mask = mask_of_bits((uint32_t)(seen >> c) & 0xFFFFu);
-        f32_store(scores + c, finish_logits(u, f32_load(scores + c), slope, distance + c, mask));
+        f32_store(scores + c, finish_logits(u, f32_load(scores + c), slope, position, c, mask));
     }
     change_logits(u, r, seen, scores);
     if (!u->p->hooks->no_softmax)
@@ -343,12 +354,12 @@ static void values_in_place(unit *u, const float *alpha) {
                      .d = p->d_vo,
                      .d_stride = u->dv,
                      .rows = rows,
-                     .near = p->hooks ? 0 : near_rows(u->heads * p->d_vo * bytes)};
+                     .ahead = p->hooks ? 0 : ahead_rows(u->heads * p->d_vo * bytes)};
     bool bad = false;
     for (int64_t i = 0; u->view == VIEW_SOME && i < u->heads; i++)
         bad |= any_nonfinite(u, i * pass.head_step);
     if (!bad) {
-        dot_all_values(dot_kernels_of(u->v_dtype), &pass, u->scores, alpha, u->o);
+        dot_all_values(u->v_dtype, &pass, u->scores, alpha, u->o);
         return;
     }
     for (int64_t i = 0; i < u->heads; i++)
@@ -389,7 +400,7 @@ static void run_block(unit *u) {
     if (p->flags & BOLIDE__ATTN_ROPE) {
         const int64_t step = pad16(p->d_qk / 2);
         for (int j = 0; j < u->n; j++)
-            rope_angles(p, u->key + j, u->cosine + j * step, u->sine + j * step);
+            rope_angles(p, key_position(u, j), u->cosine + j * step, u->sine + j * step);
     }
     if (u->dot) {
         scores_in_place(u);
@@ -412,42 +423,52 @@ static void run_block(unit *u) {
 
 /* ---- results ------------------------------------------------------------------------------ */
 
+/* Lets a sink, whose logit has base 2, join a row with the largest logit m and the sum l; gives
+ * what the row so far is to be multiplied by. */
+static float join_sink(float sink, float *m, float *l) {
+    const float top = *m > sink ? *m : sink;
+    if (top == -INFINITY)
+        return 1;
+    const f32x16 e =
+        f32_exp2_neg(f32_sub(f32_select(mask_first(1), f32_set(*m), f32_set(sink)), f32_set(top)));
+    const float weight = f32_lane(e, 0);
+    *l = *l * weight + f32_lane(e, 1);
+    *m = top;
+    return weight;
+}
+
+/* A row of sums of weighted values becomes their mean, times scale; 0 where no key was seen. */
+static void divide_row(float *o, int64_t d, float weight, float l, float scale) {
+    const f32x16 w = f32_set(weight), sum = f32_set(l), s = f32_set(scale);
+    for (int64_t c = 0; c < d; c += 16) {
+        const f32x16 x = f32_div(f32_mul(f32_load_n(o + c, d - c), w), sum);
+        f32_store_n(o + c, l == 0 ? f32_zero() : f32_mul(x, s), d - c);
+    }
+}
+
+static float lse_of(float m, float l, bool base_e) {
+    const float lse = m + f32_lane(f32_log2(f32_set(l)), 0);
+    return base_e ? lse * ln_2 : lse;
+}
+
 /* Sink, division, scales, store; m and l are the row's largest logit and sum. o is changed. */
 static void write_row(const bolide__attention_params *p, int64_t index, int64_t token, int64_t head,
                       float m, float l, float *o) {
     const bolide__attention_request *request = &p->requests[index];
-    float weight = 1;
-    if (p->sinks) {
-        const float sink = p->sinks[head * p->sink_h] * log2_e;
-        const float top = m > sink ? m : sink;
-        if (top != -INFINITY) {
-            const f32x16 e = f32_exp2_neg(
-                f32_sub(f32_select(mask_first(1), f32_set(m), f32_set(sink)), f32_set(top)));
-            weight = f32_lane(e, 0);
-            l = l * weight + f32_lane(e, 1);
-            m = top;
-        }
-    }
+    const float weight = p->sinks ? join_sink(p->sinks[head * p->sink_h] * log2_e, &m, &l) : 1;
     if (p->hooks && p->hooks->no_softmax && l > 0)
         l = 1;
     const double v_scale = (double)scale_value(&p->v_scale, head / p->group);
     const double o_scale = (double)scale_value(&p->o_scale, 0);
     const bool change = p->hooks && p->hooks->output && l != 0;
-    const f32x16 w = f32_set(weight), sum = f32_set(l);
-    const f32x16 s = f32_set((float)(change ? v_scale : v_scale / o_scale));
-    for (int64_t c = 0; c < p->d_vo; c += 16) {
-        const f32x16 x = f32_div(f32_mul(f32_load_n(o + c, p->d_vo - c), w), sum);
-        f32_store_n(o + c, l == 0 ? f32_zero() : f32_mul(x, s), p->d_vo - c);
-    }
+    divide_row(o, p->d_vo, weight, l, (float)(change ? v_scale : v_scale / o_scale));
     if (change)
         change_output(p, index, token, head, (float)o_scale, o);
     const int64_t at = (request->o_start + token) * p->out_n + head * p->out_h;
     narrow(o, dtype_at_mut(p->out, p->o_dtype, at), p->o_dtype, p->d_vo);
-    if (p->lse) {
-        const float lse = m + f32_lane(f32_log2(f32_set(l)), 0);
+    if (p->lse)
         p->lse[(request->q_start + token) * p->lse_n + head * p->lse_h] =
-            p->flags & BOLIDE__ATTN_LSE_BASE_E ? lse * ln_2 : lse;
-    }
+            lse_of(m, l, p->flags & BOLIDE__ATTN_LSE_BASE_E);
 }
 
 /* Index of a row in the slots. */
@@ -496,6 +517,8 @@ static void run_unit(unit *u, int64_t index) {
                             .rows = tile_rows_of(p, request, u->item->row),
                             .group = p->group,
                             .shift = (int64_t)request->kv_len - request->q_len};
+    if (p->flags & BOLIDE__ATTN_PLACED)
+        u->place.shift = request->q_start % p->fold_q + p->fold_kv - p->fold_q;
     u->dot = u->place.rows <= DOT_ROWS_MAX;
     u->unit = !u->dot && p->units;
     u->split = u->dot && dot_is_split(u->v_dtype);
@@ -560,3 +583,6 @@ void BOLIDE_ISA(attention_merge)(void *arg, int64_t begin, int64_t end, int work
             merge_row(p, merge, index % p->h_kv, r);
     }
 }
+
+/* The units of sparse_mla, of the same passes. */
+#include "ops/attention/sparse_mla_units.h"

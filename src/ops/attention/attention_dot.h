@@ -4,9 +4,9 @@
 // registers and used for up to four rows at once. For more rows attention_tile.h is faster. Each
 // score is a sum over 16 lanes; each output element is a sum in the order of the keys.
 //
-// The limit is to be memory, so its order rules: four keys are taken at a time, all key heads of
-// one after the other, and what follows is fetched twice, far ahead into the second cache and
-// shortly before its use into the first. docs/kernels/cpu.md has the figures behind this.
+// The limit is to be memory, so its order rules: a few keys are taken at a time, all key heads of
+// them one after the other, and with each key what lies a few steps ahead is fetched into the
+// second cache, so that several pages stream at once. docs/kernels/cpu.md has the figures.
 
 #ifndef BOLIDE_OPS_ATTENTION_DOT_H
 #define BOLIDE_OPS_ATTENTION_DOT_H
@@ -16,44 +16,35 @@
 enum {
     BLOCK = 64,                 /* keys of a block, and the row stride of scores */
     STEP = 4,                   /* keys taken at a time */
-    AHEAD_MAX = 60,             /* rows between use and the far fetch; divides into three */
-    AHEAD_NEAR_BYTES = 8 << 10, /* between use and the near fetch: fits the first cache twice */
+    VALUE_STEP = 8,             /* values taken at a time, where they are small */
+    VALUE_STEP_BYTES = 2 << 10, /* of all heads: a step of larger ones outgrows the first cache */
+    AHEAD_BYTES = 24 << 10,     /* between fetch and use */
+    AHEAD_MAX = 60,             /* the same in rows: what follows a block has its own rows */
 };
 
 /* A pass over the keys or the values of a block. The rows behind row[n] are those that are read
- * after this pass; where it fetches, there are 3 * near of them. */
+ * after this pass; there are `ahead` of them. */
 typedef struct dot_pass {
-    const char *const *row; /* [n + 3 * near]: of the first head */
+    const char *const *row; /* [n + ahead]: of the first head */
     int n, heads;
     int64_t head_step;   /* bytes from a head's row to the next head's */
     int64_t d, d_stride; /* elements of a row; floats of a row of q or o */
     int64_t rows;        /* query rows of a head */
-    int near;            /* rows between use and the near fetch; 0: nothing is fetched */
+    int ahead;           /* rows between fetch and use; 0: nothing is fetched */
 } dot_pass;
 
-/* Rows between use and near fetch for rows of this many bytes over all heads. */
-BOLIDE_INLINE int near_rows(int64_t bytes) {
-    const int64_t rows = bytes > 0 ? AHEAD_NEAR_BYTES / bytes : STEP;
-    return rows < STEP ? STEP : rows > AHEAD_MAX / 3 ? AHEAD_MAX / 3 : (int)rows;
+/* Rows between fetch and use for rows of this many bytes over all heads. */
+BOLIDE_INLINE int ahead_rows(int64_t bytes) {
+    const int64_t rows = bytes > 0 ? AHEAD_BYTES / bytes : STEP;
+    return rows < STEP ? STEP : rows > AHEAD_MAX ? AHEAD_MAX : (int)rows;
 }
 
-/* The next (row, head) to be fetched. */
-typedef struct fetcher {
-    const char *const *row;
-    int head;
-} fetcher;
-
-BOLIDE_INLINE void fetch_next(const dot_pass *p, fetcher *f, int64_t bytes) {
-    const char *near = f->row[p->near] + f->head * p->head_step;
-    const char *far = f->row[3 * p->near] + f->head * p->head_step;
-    for (int64_t i = 0; i < bytes; i += 64) {
-        __builtin_prefetch(far + i, 0, 2);
-        __builtin_prefetch(near + i, 0, 3);
-    }
-    if (++f->head == p->heads) {
-        f->head = 0;
-        f->row++;
-    }
+/* Fetches what head h of row j makes room for. The rows of a step are fetched side by side, and
+ * the chip follows each of them. */
+BOLIDE_INLINE void fetch_ahead(const dot_pass *p, int j, int h, int64_t bytes) {
+    const char *next = p->row[j + p->ahead] + h * p->head_step;
+    for (int64_t i = 0; i < bytes; i += 64)
+        __builtin_prefetch(next + i, 0, 2);
 }
 
 /* ---- elements ----------------------------------------------------------------------------- */
@@ -93,23 +84,26 @@ static void natural_order(float *x, int64_t d) {
 
 /* ---- scores ------------------------------------------------------------------------------- */
 
-/* sum[r * STEP] = the 16 lanes of q[r] . k for `rows` rows. q is [d / 16][rows][16]. */
+/* sum[r * STEP] = the folded lanes of q[r] . k for `rows` rows. q is [d / 16][rows][16]. */
 BOLIDE_INLINE void dot_key(int rows, int64_t dtype, const char *k, const float *q, int64_t d,
-                           f32x16 *sum) {
+                           f32_folded *sum) {
     f32x16 s[4];
-    /* Else the compiler loads all of q once for the keys of a step, and spills it. */
-    __asm__("" : "+r"(q));
+    /* Else the compiler loads all of q once for the keys of a step, and spills it; and k would be
+     * the sum of two registers in each of its uses, which costs a step more. */
+    __asm__("" : "+r"(q), "+r"(k));
+    const int64_t whole = d & ~(int64_t)15;
+    const f32x16 start = whole ? load_row(k, dtype) : load16_n(k, dtype, d);
     BOLIDE_UNROLL
     for (int r = 0; r < rows; r++)
-        s[r] = f32_zero();
-    const int64_t whole = d & ~(int64_t)15;
-    for (int64_t c = 0; c < whole; c += 16, q += 16 * rows) {
+        s[r] = f32_mul(f32_load(q + 16 * r), start);
+    q += 16 * rows;
+    for (int64_t c = 16; c < whole; c += 16, q += 16 * rows) {
         const f32x16 x = load_row(dtype_at(k, dtype, c), dtype);
         BOLIDE_UNROLL
         for (int r = 0; r < rows; r++)
             s[r] = f32_fma(f32_load(q + 16 * r), x, s[r]);
     }
-    if (whole < d) {
+    if (whole && whole < d) {
         const f32x16 x = load16_n(dtype_at(k, dtype, whole), dtype, d - whole);
         BOLIDE_UNROLL
         for (int r = 0; r < rows; r++)
@@ -117,7 +111,7 @@ BOLIDE_INLINE void dot_key(int rows, int64_t dtype, const char *k, const float *
     }
     BOLIDE_UNROLL
     for (int r = 0; r < rows; r++)
-        sum[r * STEP] = s[r];
+        sum[r * STEP] = f32_fold(s[r]);
 }
 
 /* scores[(h * p->rows + r) * BLOCK + j] = q[r] . k[j] for keys j from first on, one step, and
@@ -127,15 +121,14 @@ BOLIDE_INLINE void dot_scores(int rows, int64_t dtype, int64_t d, const dot_pass
                               bool fetch, const float *q, float *scores) {
     const int count = p->n - first < STEP ? p->n - first : STEP;
     const int together = 16 / (STEP * rows);
-    fetcher f = {.row = p->row + first};
-    f32x16 sum[16];
+    f32_folded sum[16];
     for (int i = 0; i < 16; i++)
-        sum[i] = f32_zero();
+        sum[i] = f32_fold(f32_zero());
     for (int h = 0; h < p->heads; h++, q += p->rows * p->d_stride) {
         const int place = h % together;
         for (int j = 0; j < count; j++) {
             if (fetch)
-                fetch_next(p, &f, d * dtype_bytes(dtype));
+                fetch_ahead(p, first + j, h, d * dtype_bytes(dtype));
             dot_key(rows, dtype, p->row[first + j] + h * p->head_step, q, d,
                     sum + place * rows * STEP + j);
         }
@@ -183,23 +176,24 @@ BOLIDE_INLINE void dot_columns(int rows, int chunks, int64_t dtype, const char *
     }
 }
 
-/* One step of `count` keys from first on, for all heads. */
+/* One step of `count` values from first on, for all heads. */
 BOLIDE_INLINE void dot_values(int rows, int64_t dtype, int64_t d, int count, const dot_pass *p,
                               int first, bool fetch, const float *weights, float *o) {
     const int at_once = 4 / rows * (BOLIDE_SIMD_512 && rows > 1 ? 2 : 1);
-    const int64_t whole = d & ~(int64_t)15, steps = whole / (16 * at_once);
-    fetcher f = {.row = p->row + first};
+    const int64_t whole = d & ~(int64_t)15, main = whole - whole % (16 * at_once);
+    const int64_t share = (main / (16 * at_once) + count - 1) / count * 16 * at_once;
     for (int h = 0; h < p->heads; h++) {
         const float *w = weights + h * p->rows * BLOCK + first;
-        const char *v[STEP];
-        for (int j = 0; j < STEP; j++)
-            v[j] = p->row[first + (j < count ? j : 0)] + h * p->head_step;
-        int fetched = fetch ? 0 : STEP;
+        const char *v[VALUE_STEP];
+        for (int j = 0; j < count; j++)
+            v[j] = p->row[first + j] + h * p->head_step;
         int64_t c = 0;
-        for (int64_t step = 0; step < steps; step++, c += 16 * at_once) {
-            for (; fetched < STEP && fetched * steps <= step * STEP; fetched++)
-                fetch_next(p, &f, d * dtype_bytes(dtype));
-            dot_columns(rows, at_once, dtype, v, count, w, o, p->d_stride, c, 16);
+        for (int j = 0; j < count; j++) {
+            if (fetch)
+                fetch_ahead(p, first + j, h, d * dtype_bytes(dtype));
+            for (const int64_t end = c + share < main ? c + share : main; c < end;
+                 c += 16 * at_once)
+                dot_columns(rows, at_once, dtype, v, count, w, o, p->d_stride, c, 16);
         }
         for (; c < whole; c += 16)
             dot_columns(rows, 1, dtype, v, count, w, o, p->d_stride, c, 16);
@@ -212,8 +206,8 @@ BOLIDE_INLINE void dot_values(int rows, int64_t dtype, int64_t d, int count, con
 /* ---- instances ---------------------------------------------------------------------------- */
 
 typedef void dot_scores_fn(const dot_pass *p, int first, bool fetch, const float *q, float *scores);
-typedef void dot_values_fn(const dot_pass *p, int first, bool fetch, const float *weights,
-                           float *o);
+typedef void dot_values_fn(const dot_pass *p, int first, int count, bool fetch,
+                           const float *weights, float *o);
 
 /* Four rows of 16-bit heads of 128 are the common case, and worth instances of their own. */
 #if defined(BOLIDE_ISA_BASELINE)
@@ -232,11 +226,10 @@ enum { COMMON_D = 128 };
         else                                                                                       \
             dot_scores(rows, dtype, p->d, p, first, fetch, q, scores);                             \
     }                                                                                              \
-    static void values_##name##_##rows(const dot_pass *p, int first, bool fetch,                   \
+    static void values_##name##_##rows(const dot_pass *p, int first, int count, bool fetch,        \
                                        const float *weights, float *o) {                           \
-        const int count = p->n - first < STEP ? p->n - first : STEP;                               \
-        if (DOT_COMMON(dtype, rows, p->d) && count == STEP)                                        \
-            dot_values(rows, dtype, COMMON_D, STEP, p, first, fetch, weights, o);                  \
+        if (DOT_COMMON(dtype, rows, p->d) && count == VALUE_STEP)                                  \
+            dot_values(rows, dtype, COMMON_D, VALUE_STEP, p, first, fetch, weights, o);            \
         else                                                                                       \
             dot_values(rows, dtype, p->d, count, p, first, fetch, weights, o);                     \
     }
@@ -289,13 +282,14 @@ static void pack_dot_queries(int rows, const float *q, int64_t stride, float *to
             f32_store(to, f32_load(q + r * stride + c));
 }
 
-/* The first group of rows fetches; by the next one everything is under way. */
-static void dot_all_scores(const dot_kernels *kernels, const dot_pass *p, const float *q,
-                           float *scores) {
+/* The first group of rows fetches; by the next one everything is under way. dtype is that of the
+ * keys. */
+static void dot_all_scores(int64_t dtype, const dot_pass *p, const float *q, float *scores) {
+    const dot_kernels *kernels = dot_kernels_of(dtype);
     for (int first = 0; first < p->n; first += STEP) {
         for (int64_t r = 0; r < p->rows;) {
             const int step = dot_step(p->rows - r);
-            kernels->scores[step](p, first, p->near && r == 0, q + r * p->d_stride,
+            kernels->scores[step](p, first, p->ahead && r == 0, q + r * p->d_stride,
                                   scores + r * BLOCK);
             r += (int64_t)1 << step;
         }
@@ -310,14 +304,19 @@ static void rescale(float *o, int64_t d, float alpha) {
         f32_store(o + c, f32_mul(f32_load(o + c), f32_set(alpha)));
 }
 
-static void dot_all_values(const dot_kernels *kernels, const dot_pass *p, const float *weights,
+/* dtype is that of the values. */
+static void dot_all_values(int64_t dtype, const dot_pass *p, const float *weights,
                            const float *alpha, float *o) {
+    const dot_kernels *kernels = dot_kernels_of(dtype);
+    const int64_t bytes = dtype_bytes(dtype);
     for (int64_t r = 0; r < p->heads * p->rows; r++)
         rescale(o + r * p->d_stride, p->d_stride, alpha[r]);
-    for (int first = 0; first < p->n; first += STEP) {
+    const int at_once = p->heads * p->d * bytes <= VALUE_STEP_BYTES ? VALUE_STEP : STEP;
+    for (int first = 0; first < p->n; first += at_once) {
+        const int count = p->n - first < at_once ? p->n - first : at_once;
         for (int64_t r = 0; r < p->rows;) {
             const int step = dot_step(p->rows - r);
-            kernels->values[step](p, first, p->near && r == 0, weights + r * BLOCK,
+            kernels->values[step](p, first, count, p->ahead && r == 0, weights + r * BLOCK,
                                   o + r * p->d_stride);
             r += (int64_t)1 << step;
         }

@@ -43,7 +43,8 @@ enum {
     BOLIDE__ATTN_TAIL = 512,   /* the last d_tail columns of q and k are tensors of their own */
     BOLIDE__ATTN_VARIANT = 1024,
     BOLIDE__ATTN_LATENT = 2048, /* values are the first d_vo columns of the keys, of one head */
-    BOLIDE__ATTN_DRAFT = 4096   /* CPU: bits over a request's query tokens say which are seen */
+    BOLIDE__ATTN_DRAFT = 4096,  /* CPU: bits over a request's query tokens say which are seen */
+    BOLIDE__ATTN_PLACED = 8192  /* CPU: positions are places in a matrix, see fold_q */
 };
 
 /* What the texts of a custom variant see of the element at hand, by these names. */
@@ -192,6 +193,10 @@ typedef struct bolide__attention_params {
     const float *row_scales;  /* [pages, page_size, d_vo / ATTN_SCALED] of latents of 8 bits */
     int64_t row_scales_page, row_scales_n; /* elements */
     int64_t chunk;                         /* of chunked attention; 0: off */
+    /* With ATTN_PLACED row x of q is row x % fold_q of a matrix, entry y of the cache (page id *
+     * page_size + row in the page) its column y % fold_kv, and these are the positions, aligned at
+     * the bottom right. */
+    int64_t fold_q, fold_kv;
 } bolide__attention_params;
 
 #ifndef __CUDACC_RTC__
@@ -208,6 +213,7 @@ typedef struct bolide__attention_plan {
         int64_t q_dtype, kv_dtype, o_dtype;
         int64_t flags, window_left, chunk, use_custom_mask, use_indptr, paged;
         double sm_scale, soft_cap, rope_scale, rope_theta;
+        int64_t fold_q, fold_kv; /* rows and columns of a matrix of blocks; 0: none */
         int64_t tile_rows, workers, unit_heads;
         int64_t keys, stages; /* CUDA: of a block's tiles; keys 0: the float32 kernel; stages 0:
                                  that of latents */
@@ -257,7 +263,9 @@ typedef struct bolide__attention_problem {
     int64_t max_batch, max_rows, max_kv_len; /* BOLIDE_NO_INT: not declared */
     int64_t max_q_len;                       /* bound of one request; BOLIDE_NO_INT: none */
     int64_t batch;
-    int64_t single; /* 1: one request that is planned and run in the same call */
+    int64_t single;          /* 1: one request that is planned and run in the same call */
+    int64_t fold_q, fold_kv; /* rows and columns of a matrix of blocks; 0: none */
+    int64_t placed;          /* 1: positions are places in that matrix */
 
     const bolide_tensor *qo_indptr;           /* [b+1] */
     const bolide_tensor *kv_indptr;           /* [b+1] pages, or keys without pages */

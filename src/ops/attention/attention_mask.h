@@ -19,7 +19,11 @@ typedef struct tile_place {
     int64_t request_index;
     int64_t row, rows;
     int64_t group;
-    int64_t shift; /* kv_len - q_len: query token t stands at position shift + t */
+    int64_t shift; /* query token t stands at position shift + t: kv_len - q_len */
+    /* of the block at hand, where keys have positions of their own: each key's, the least and the
+     * largest; NULL: a key's position is its place in the list */
+    const int32_t *key_at;
+    int32_t least, most;
 } tile_place;
 
 /* The lowest n bits, n of any sign and size. */
@@ -69,6 +73,19 @@ static uint64_t item_bits(const tile_place *t, int64_t position, int64_t key) {
     return low_bits(prefix - key) | ~low_bits(position - place + 1 - key);
 }
 
+/* Keys of the block whose own position is between two. */
+static uint64_t placed_bits(const tile_place *t, int64_t first, int64_t last) {
+    const i32x16 low = i32_set(first < INT32_MIN ? INT32_MIN : (int32_t)first);
+    const i32x16 high = i32_set(last < INT32_MIN ? INT32_MIN : (int32_t)last);
+    uint64_t bits = 0;
+    for (int j = 0; j < BLOCK; j += 16) {
+        const i32x16 at = i32_load(t->key_at + j);
+        const mask16 seen = mask_and(i32_ge(at, low), i32_le(at, high));
+        bits |= (uint64_t)mask_bits(seen) << j;
+    }
+    return bits;
+}
+
 /* Keys before the request's query tokens, and those of these whose bit is set. */
 static uint64_t draft_bits(const tile_place *t, int64_t token, int64_t key, int n) {
     const bolide__attention_params *p = t->p;
@@ -85,10 +102,14 @@ static uint64_t draft_bits(const tile_place *t, int64_t token, int64_t key, int 
 static uint64_t token_bits(const tile_place *t, int64_t token, int64_t key, int n) {
     const bolide__attention_params *p = t->p;
     const int64_t position = t->shift + token;
+    const bool causal = p->flags & BOLIDE__ATTN_CAUSAL, window = p->window_left >= 0;
     uint64_t bits = low_bits(n);
-    if (p->flags & BOLIDE__ATTN_CAUSAL)
+    if (t->key_at)
+        bits &= placed_bits(t, window ? position - p->window_left : INT32_MIN,
+                            causal ? position : INT32_MAX);
+    if (causal && !t->key_at)
         bits &= low_bits(position + 1 - key);
-    if (p->window_left >= 0)
+    if (window && !t->key_at)
         bits &= ~low_bits(position - p->window_left - key);
     if (p->chunk && position > 0)
         bits &= ~low_bits(position / p->chunk * p->chunk - key);
@@ -117,8 +138,9 @@ static block_view look(const tile_place *t, int64_t key, int n, uint64_t *visibl
     const bolide__attention_params *p = t->p;
     const int64_t first = t->row / t->group, last = (t->row + t->rows - 1) / t->group;
     const int64_t special = BOLIDE__ATTN_MASK_BYTES | BOLIDE__ATTN_MASK_BITS | BOLIDE__ATTN_ITEMS;
-    const bool causal_open = !(p->flags & BOLIDE__ATTN_CAUSAL) || key + n <= t->shift + first + 1;
-    const bool window_open = p->window_left < 0 || key >= t->shift + last - p->window_left;
+    const int64_t least = t->key_at ? t->least : key, most = t->key_at ? t->most : key + n - 1;
+    const bool causal_open = !(p->flags & BOLIDE__ATTN_CAUSAL) || most <= t->shift + first;
+    const bool window_open = p->window_left < 0 || least >= t->shift + last - p->window_left;
     const bool chunk_open =
         !p->chunk || t->shift + last < p->chunk || key >= (t->shift + last) / p->chunk * p->chunk;
     const bool draft_open = !(p->flags & BOLIDE__ATTN_DRAFT) || key + n <= t->shift;

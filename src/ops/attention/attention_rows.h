@@ -154,4 +154,38 @@
     .prefix_len = (a)->prefix_len_ptr, .token_pos = (a)->token_pos_in_items_ptr,                   \
     .token_pos_len = (a)->token_pos_in_items_len, .max_item_len = (a)->max_item_len_ptr
 
+/* ---- the operator ------------------------------------------------------------------------- */
+
+/* The operator with a plan, and its three public calls, of a front that has plan_rows and run_rows,
+ * check_plan, sizes_of and make_plan, check_run and run, and its MAGIC. */
+#define BOLIDE__ATTN_PLANNED(op, text)                                                             \
+    const bolide_op bolide_op_##op = {                                                             \
+        .name = #op,                                                                               \
+        .family = "attention",                                                                     \
+        .doc = text,                                                                               \
+        .run = BOLIDE_ENTRY(bolide_##op##_run_args, run_rows),                                     \
+        .plan = BOLIDE_ENTRY(bolide_##op##_plan_args, plan_rows),                                  \
+        .check = check_run,                                                                        \
+        .check_plan = check_plan,                                                                  \
+        .cpu = run,                                                                                \
+        .cuda = run,                                                                               \
+        .make_plan = make_plan,                                                                    \
+        .plan_magic = MAGIC,                                                                       \
+        .plan_min_bytes = sizeof(bolide__attention_plan),                                          \
+        .plan_dims = bolide__attention_plan_dims,                                                  \
+        .workspace = sizes_of,                                                                     \
+    };                                                                                             \
+    bolide_status bolide_##op##_workspace(                                                         \
+        const bolide_context *ctx, const bolide_##op##_plan_args *args, bolide_sizes *sizes) {     \
+        return bolide_op_workspace(&bolide_op_##op, ctx, args, sizes);                             \
+    }                                                                                              \
+    bolide_status bolide_##op##_plan(const bolide_context *ctx,                                    \
+                                     const bolide_##op##_plan_args *args, bolide_stream stream) {  \
+        return bolide_run(&bolide_op_##op, BOLIDE_PLAN, ctx, args, stream);                        \
+    }                                                                                              \
+    bolide_status bolide_##op##_run(const bolide_context *ctx, const bolide_##op##_run_args *args, \
+                                    bolide_stream stream) {                                        \
+        return bolide_run(&bolide_op_##op, BOLIDE_RUN, ctx, args, stream);                         \
+    }
+
 #endif

@@ -270,6 +270,8 @@ static void fill_plan(bolide__attention_params *p, const bolide__attention_run_a
     p->soft_cap = f->soft_cap;
     p->rope_scale = f->rope_scale;
     p->rope_theta = f->rope_theta;
+    p->fold_q = f->fold_q;
+    p->fold_kv = f->fold_kv;
 }
 
 static void fill_tail(bolide__attention_params *p, const bolide__attention_run_args *a) {

@@ -109,37 +109,5 @@ static bolide_status run(const bolide__call *call) {
     return bolide__attention_run(call, &a);
 }
 
-const bolide_op bolide_op_batch_attention = {
-    .name = "batch_attention",
-    .family = "attention",
-    .doc = "attention of prefill and decode requests mixed over paged caches",
-    .run = BOLIDE_ENTRY(bolide_batch_attention_run_args, run_rows),
-    .plan = BOLIDE_ENTRY(bolide_batch_attention_plan_args, plan_rows),
-    .check = check_run,
-    .check_plan = check_plan,
-    .cpu = run,
-    .cuda = run,
-    .make_plan = make_plan,
-    .plan_magic = MAGIC,
-    .plan_min_bytes = sizeof(bolide__attention_plan),
-    .plan_dims = bolide__attention_plan_dims,
-    .workspace = sizes_of,
-};
-
-bolide_status bolide_batch_attention_workspace(const bolide_context *ctx,
-                                               const bolide_batch_attention_plan_args *args,
-                                               bolide_sizes *sizes) {
-    return bolide_op_workspace(&bolide_op_batch_attention, ctx, args, sizes);
-}
-
-bolide_status bolide_batch_attention_plan(const bolide_context *ctx,
-                                          const bolide_batch_attention_plan_args *args,
-                                          bolide_stream stream) {
-    return bolide_run(&bolide_op_batch_attention, BOLIDE_PLAN, ctx, args, stream);
-}
-
-bolide_status bolide_batch_attention_run(const bolide_context *ctx,
-                                         const bolide_batch_attention_run_args *args,
-                                         bolide_stream stream) {
-    return bolide_run(&bolide_op_batch_attention, BOLIDE_RUN, ctx, args, stream);
-}
+BOLIDE__ATTN_PLANNED(batch_attention,
+                     "attention of prefill and decode requests mixed over paged caches")

@@ -197,35 +197,4 @@ static bolide_status run(const bolide__call *call) {
     return bolide__attention_run(call, &a);
 }
 
-const bolide_op bolide_op_batch_mla = {
-    .name = "batch_mla",
-    .family = "attention",
-    .doc = "multi-head latent attention over paged caches of latents",
-    .run = BOLIDE_ENTRY(bolide_batch_mla_run_args, run_rows),
-    .plan = BOLIDE_ENTRY(bolide_batch_mla_plan_args, plan_rows),
-    .check = check_run,
-    .check_plan = check_plan,
-    .cpu = run,
-    .cuda = run,
-    .make_plan = make_plan,
-    .plan_magic = MAGIC,
-    .plan_min_bytes = sizeof(bolide__attention_plan),
-    .plan_dims = bolide__attention_plan_dims,
-    .workspace = sizes_of,
-};
-
-bolide_status bolide_batch_mla_workspace(const bolide_context *ctx,
-                                         const bolide_batch_mla_plan_args *args,
-                                         bolide_sizes *sizes) {
-    return bolide_op_workspace(&bolide_op_batch_mla, ctx, args, sizes);
-}
-
-bolide_status bolide_batch_mla_plan(const bolide_context *ctx,
-                                    const bolide_batch_mla_plan_args *args, bolide_stream stream) {
-    return bolide_run(&bolide_op_batch_mla, BOLIDE_PLAN, ctx, args, stream);
-}
-
-bolide_status bolide_batch_mla_run(const bolide_context *ctx, const bolide_batch_mla_run_args *args,
-                                   bolide_stream stream) {
-    return bolide_run(&bolide_op_batch_mla, BOLIDE_RUN, ctx, args, stream);
-}
+BOLIDE__ATTN_PLANNED(batch_mla, "multi-head latent attention over paged caches of latents")

@@ -158,7 +158,7 @@ static int64_t power_of_two(int64_t x) {
 static bolide_status longest(const bolide__call *call, const bolide__attention_problem *pr,
                              int64_t *out) {
     const int32_t *lens = on_host(pr->kv_len), *indptr = on_host(pr->kv_indptr);
-    if (!lens && !indptr)
+    if (!lens && !indptr && pr->batch > 0)
         return BOLIDE_FAIL_ARG(call, "max_sequence_kv", "value",
                                "a bound, as fixed_split_size needs one and the lengths are not "
                                "on the host",
@@ -240,8 +240,8 @@ static bolide__schedule_rules rules_of(const bolide__call *call,
         .tile_cost = f->device_type == BOLIDE_CUDA && f->tile_rows > 16 ? TILE_COST : 0,
         .chunk = (int32_t)chunk,
         .own_pieces = OWN_PIECES,
-        .causal = pr->causal && !pr->use_custom_mask,
-        .window_left = (int32_t)window,
+        .causal = pr->causal && !pr->use_custom_mask && !pr->placed,
+        .window_left = pr->placed ? -1 : (int32_t)window,
         .span = (int32_t)(pr->chunk < INT32_MAX ? pr->chunk : INT32_MAX),
     };
 }
@@ -256,7 +256,7 @@ static int64_t flags_of(const bolide__attention_problem *pr) {
            (pr->pos_encoding_mode == BOLIDE_POS_ROPE_LLAMA ? BOLIDE__ATTN_ROPE : 0) |
            (pr->pos_encoding_mode == BOLIDE_POS_ALIBI ? BOLIDE__ATTN_ALIBI : 0) |
            (pr->d_tail ? BOLIDE__ATTN_TAIL : 0) | (pr->latent ? BOLIDE__ATTN_LATENT : 0) |
-           (pr->variant ? BOLIDE__ATTN_VARIANT : 0);
+           (pr->variant ? BOLIDE__ATTN_VARIANT : 0) | (pr->placed ? BOLIDE__ATTN_PLACED : 0);
 }
 
 /* Offsets of the live part and of the scratch; the order of the drawing in attention_internal.h. */
@@ -366,6 +366,8 @@ static bolide_status lay_out(const bolide__call *call, const bolide__attention_p
         .rope_theta = isnan(pr->rope_theta) ? 1e4 : pr->rope_theta,
         .device_type = call->ctx->device.type,
         .q_len = pr->q_len_per_req,
+        .fold_q = pr->fold_q,
+        .fold_kv = pr->fold_kv,
     };
     bolide__schedule_maxima maxima = {0};
     BOLIDE_TRY(maxima_of(call, pr, split_of(call, pr) == BOLIDE__SPLIT_FIXED, &maxima));

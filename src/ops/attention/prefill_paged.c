@@ -124,37 +124,5 @@ static bolide_status run(const bolide__call *call) {
     return bolide__attention_run(call, &a);
 }
 
-const bolide_op bolide_op_batch_prefill_paged = {
-    .name = "batch_prefill_paged",
-    .family = "attention",
-    .doc = "attention of the new tokens of each request over its paged cache",
-    .run = BOLIDE_ENTRY(bolide_batch_prefill_paged_run_args, run_rows),
-    .plan = BOLIDE_ENTRY(bolide_batch_prefill_paged_plan_args, plan_rows),
-    .check = check_run,
-    .check_plan = check_plan,
-    .cpu = run,
-    .cuda = run,
-    .make_plan = make_plan,
-    .plan_magic = MAGIC,
-    .plan_min_bytes = sizeof(bolide__attention_plan),
-    .plan_dims = bolide__attention_plan_dims,
-    .workspace = sizes_of,
-};
-
-bolide_status bolide_batch_prefill_paged_workspace(const bolide_context *ctx,
-                                                   const bolide_batch_prefill_paged_plan_args *args,
-                                                   bolide_sizes *sizes) {
-    return bolide_op_workspace(&bolide_op_batch_prefill_paged, ctx, args, sizes);
-}
-
-bolide_status bolide_batch_prefill_paged_plan(const bolide_context *ctx,
-                                              const bolide_batch_prefill_paged_plan_args *args,
-                                              bolide_stream stream) {
-    return bolide_run(&bolide_op_batch_prefill_paged, BOLIDE_PLAN, ctx, args, stream);
-}
-
-bolide_status bolide_batch_prefill_paged_run(const bolide_context *ctx,
-                                             const bolide_batch_prefill_paged_run_args *args,
-                                             bolide_stream stream) {
-    return bolide_run(&bolide_op_batch_prefill_paged, BOLIDE_RUN, ctx, args, stream);
-}
+BOLIDE__ATTN_PLANNED(batch_prefill_paged,
+                     "attention of the new tokens of each request over its paged cache")

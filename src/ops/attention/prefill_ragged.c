@@ -115,38 +115,5 @@ static bolide_status run(const bolide__call *call) {
     return bolide__attention_run(call, &a);
 }
 
-const bolide_op bolide_op_batch_prefill_ragged = {
-    .name = "batch_prefill_ragged",
-    .family = "attention",
-    .doc = "attention of the new tokens of each request over packed keys and values",
-    .run = BOLIDE_ENTRY(bolide_batch_prefill_ragged_run_args, run_rows),
-    .plan = BOLIDE_ENTRY(bolide_batch_prefill_ragged_plan_args, plan_rows),
-    .check = check_run,
-    .check_plan = check_plan,
-    .cpu = run,
-    .cuda = run,
-    .make_plan = make_plan,
-    .plan_magic = MAGIC,
-    .plan_min_bytes = sizeof(bolide__attention_plan),
-    .plan_dims = bolide__attention_plan_dims,
-    .workspace = sizes_of,
-};
-
-bolide_status
-bolide_batch_prefill_ragged_workspace(const bolide_context *ctx,
-                                      const bolide_batch_prefill_ragged_plan_args *args,
-                                      bolide_sizes *sizes) {
-    return bolide_op_workspace(&bolide_op_batch_prefill_ragged, ctx, args, sizes);
-}
-
-bolide_status bolide_batch_prefill_ragged_plan(const bolide_context *ctx,
-                                               const bolide_batch_prefill_ragged_plan_args *args,
-                                               bolide_stream stream) {
-    return bolide_run(&bolide_op_batch_prefill_ragged, BOLIDE_PLAN, ctx, args, stream);
-}
-
-bolide_status bolide_batch_prefill_ragged_run(const bolide_context *ctx,
-                                              const bolide_batch_prefill_ragged_run_args *args,
-                                              bolide_stream stream) {
-    return bolide_run(&bolide_op_batch_prefill_ragged, BOLIDE_RUN, ctx, args, stream);
-}
+BOLIDE__ATTN_PLANNED(batch_prefill_ragged,
+                     "attention of the new tokens of each request over packed keys and values")

@@ -221,7 +221,7 @@ static int64_t pad16(int64_t x) {
     return (x + 15) / 16 * 16;
 }
 
-/* The order of spread_scratch in sparse_mla_cpu.c. */
+/* The order of list_spread_scratch in sparse_mla_units.h. */
 int64_t bolide__sparse_mla_lane_floats(const bolide__sparse_mla_params *p) {
     const int64_t block = 64, h = p->unit_heads, dq = pad16(p->d_qk), dv = pad16(p->d_vo);
     const int64_t wide = p->format == BOLIDE_MLA_KV_PLAIN ? 0 : block * dq;

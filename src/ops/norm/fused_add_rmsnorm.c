@@ -95,11 +95,16 @@ static const bolide_param quant_rows[] = {
     BOLIDE_IN(A, input, "n d | n h d", FLOATS, "one term"),
     BOLIDE_INOUT(A, residual, "n d | n h d", BOLIDE_LIKE(input), "the other; becomes the sum"),
     BOLIDE_IN(A, weight, "d", BOLIDE_LIKE(input), "weight of each column"),
-    BOLIDE_F64_OR(A, scale, "1", BOLIDE_F32, NAN, "divides the result; not 0"),
+    BOLIDE_F64_OR(A, scale, " | 1", BOLIDE_F32, NAN, "divides the result; not 0"),
     BOLIDE_OUT(A, out, "n d | n h d", F8, "quantised norm"),
     BOLIDE_F64_ROW(A, eps, 1e-6, "added to the mean square"),
 };
 #undef A
+
+static bolide_status quant_check(const bolide__call *call) {
+    const bolide_fused_add_rmsnorm_quant_args *a = call->args;
+    return bolide__check_divisor(call, a->scale);
+}
 
 static bolide__rmsnorm_params quant_params(const bolide__call *call) {
     const bolide_fused_add_rmsnorm_quant_args *a = call->args;
@@ -127,6 +132,7 @@ const bolide_op bolide_op_fused_add_rmsnorm_quant = {
     .family = "norm",
     .doc = "residual += input; out = rmsnorm(residual, weight) / scale in 8 bits",
     .run = BOLIDE_ENTRY(bolide_fused_add_rmsnorm_quant_args, quant_rows),
+    .check = quant_check,
     .cpu = fused_add_rmsnorm_quant_cpu,
     .cuda = fused_add_rmsnorm_quant_cuda,
 };
@@ -211,8 +217,8 @@ static const bolide_param scaled_rows[] = {
     BOLIDE_IN(A, weight, "d", FLOATS, "weight of each column"),
     BOLIDE_OUT(A, x_out, "n d | n h d", FLOATS | F8, "norm; may be x", .alias = "x"),
     BOLIDE_F64_ROW(A, eps, NAN, "added to the mean square"),
-    BOLIDE_F64_OR(A, x_in_scale, "1", BOLIDE_F32, NAN, "multiplies x", .flags = BOLIDE_OPTIONAL),
-    BOLIDE_F64_OR(A, x_out_scale, "1", BOLIDE_F32, NAN,
+    BOLIDE_F64_OR(A, x_in_scale, " | 1", BOLIDE_F32, NAN, "multiplies x", .flags = BOLIDE_OPTIONAL),
+    BOLIDE_F64_OR(A, x_out_scale, " | 1", BOLIDE_F32, NAN,
                   "multiplies the norm, which is then held in the range of x_out's dtype",
                   .flags = BOLIDE_OPTIONAL),
 };

@@ -24,7 +24,7 @@
         BIAS_ROW(A, shift_bias)
 #define COMMON_ROWS(A)                                                                             \
     BOLIDE_F64_ROW(A, epsilon, 1e-6, "added to the variance"),                                     \
-        BOLIDE_F64_OR(A, input_global_scaling_factor, "1", BOLIDE_F32, NAN, "multiplies input",    \
+        BOLIDE_F64_OR(A, input_global_scaling_factor, " | 1", BOLIDE_F32, NAN, "multiplies input", \
                       .flags = BOLIDE_OPTIONAL),                                                   \
         BOLIDE_OUT(A, residual_out, "b s d", BOLIDE_LIKE(input), "the sum; may be residual",       \
                    .alias = "residual"),                                                           \

@@ -62,11 +62,16 @@ static const bolide_param quant_rows[] = {
     BOLIDE_IN(A, input, "n d | n h d", BOLIDE_F16 | BOLIDE_BF16 | BOLIDE_F32, "rows"),
     BOLIDE_IN(A, gemma, "d", BOLIDE_F32, "factor of each column"),
     BOLIDE_IN(A, beta, "d", BOLIDE_F32, "term of each column"),
-    BOLIDE_F64_OR(A, scale, "1", BOLIDE_F32, NAN, "divides the result; not 0"),
+    BOLIDE_F64_OR(A, scale, " | 1", BOLIDE_F32, NAN, "divides the result; not 0"),
     BOLIDE_OUT(A, out, "n d | n h d", BOLIDE_F8_E4M3FN | BOLIDE_F8_E5M2, "quantised result"),
     BOLIDE_F64_ROW(A, eps, 1e-6, "added to the variance"),
 };
 #undef A
+
+static bolide_status quant_check(const bolide__call *call) {
+    const bolide_layernorm_quant_args *a = call->args;
+    return bolide__check_divisor(call, a->scale);
+}
 
 static bolide__layernorm_params quant_fill(const bolide__call *call) {
     const bolide_layernorm_quant_args *a = call->args;
@@ -94,6 +99,7 @@ const bolide_op bolide_op_layernorm_quant = {
     .family = "norm",
     .doc = "out = layernorm(input, gemma, beta) / scale in 8 bits",
     .run = BOLIDE_ENTRY(bolide_layernorm_quant_args, quant_rows),
+    .check = quant_check,
     .cpu = layernorm_quant_cpu,
     .cuda = layernorm_quant_cuda,
 };

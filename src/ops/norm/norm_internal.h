@@ -112,6 +112,12 @@ typedef struct bolide__qk_rope_params {
 } bolide__qk_rope_params;
 
 #ifndef __CUDACC_RTC__
+/* The number of a quantised norm's scale; a tensor's value is read by the kernel alone. */
+static inline bolide_status bolide__check_divisor(const bolide__call *call, double scale) {
+    return scale == 0 ? BOLIDE_FAIL_ARG(call, "scale", "value", "a number other than 0", "0")
+                      : BOLIDE_OK;
+}
+
 static inline bolide__rmsnorm_params bolide__rmsnorm_fill(const bolide_tensor *input,
                                                           const bolide_tensor *residual,
                                                           const bolide_tensor *weight,

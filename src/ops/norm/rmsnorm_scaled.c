@@ -20,11 +20,16 @@
 static const bolide_param quant_rows[] = {
     BOLIDE_IN(A, input, "n d | n h d", FLOATS, "rows"),
     BOLIDE_IN(A, weight, "d", BOLIDE_LIKE(input), "weight of each column"),
-    BOLIDE_F64_OR(A, scale, "1", BOLIDE_F32, NAN, "divides the result; not 0"),
+    BOLIDE_F64_OR(A, scale, " | 1", BOLIDE_F32, NAN, "divides the result; not 0"),
     BOLIDE_OUT(A, out, "n d | n h d", F8, "quantised result"),
     BOLIDE_F64_ROW(A, eps, 1e-6, "added to the mean square"),
 };
 #undef A
+
+static bolide_status quant_check(const bolide__call *call) {
+    const bolide_rmsnorm_quant_args *a = call->args;
+    return bolide__check_divisor(call, a->scale);
+}
 
 static bolide__rmsnorm_params quant_params(const bolide__call *call) {
     const bolide_rmsnorm_quant_args *a = call->args;
@@ -51,6 +56,7 @@ const bolide_op bolide_op_rmsnorm_quant = {
     .family = "norm",
     .doc = "out = rmsnorm(input, weight) / scale in 8 bits",
     .run = BOLIDE_ENTRY(bolide_rmsnorm_quant_args, quant_rows),
+    .check = quant_check,
     .cpu = rmsnorm_quant_cpu,
     .cuda = rmsnorm_quant_cuda,
 };
@@ -113,8 +119,8 @@ static const bolide_param rms_norm_rows[] = {
     BOLIDE_IN(A, weight, "d", FLOATS, "weight of each column"),
     BOLIDE_OUT(A, out, "n d | n h d", FLOATS | F8, "result; may be x", .alias = "x"),
     BOLIDE_F64_ROW(A, eps, NAN, "added to the mean square"),
-    BOLIDE_F64_OR(A, in_scale, "1", BOLIDE_F32, NAN, "multiplies x", .flags = BOLIDE_OPTIONAL),
-    BOLIDE_F64_OR(A, out_scale, "1", BOLIDE_F32, NAN,
+    BOLIDE_F64_OR(A, in_scale, " | 1", BOLIDE_F32, NAN, "multiplies x", .flags = BOLIDE_OPTIONAL),
+    BOLIDE_F64_OR(A, out_scale, " | 1", BOLIDE_F32, NAN,
                   "multiplies the result, which is then held in the range of out's dtype",
                   .flags = BOLIDE_OPTIONAL),
 };

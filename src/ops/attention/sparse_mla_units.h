@@ -6,34 +6,35 @@
 // ones are widened to f32 a block at a time; the addresses of a block are known, and its rows
 // fetched, while the block before is at work. Few heads read the rows in place (attention_dot.h),
 // more share a packed block (attention_tile.h), by the heads of the call and not of the unit, so
-// that a head's bits do not depend on how the work is cut.
+// that a head's bits do not depend on how the work is cut. A part of attention_cpu.c, since the
+// passes of both are large and the same.
 
-#include "ops/attention/sparse_mla.h"
+#ifndef BOLIDE_OPS_SPARSE_MLA_UNITS_H
+#define BOLIDE_OPS_SPARSE_MLA_UNITS_H
 
 #include <bolide/sparse_mla.h>
 #include <math.h>
 
 #include "ops/attention/attention_load.h"
 #include "ops/attention/attention_tile.h"
+#include "ops/attention/sparse_mla.h"
 
 enum { UNIT_HEADS = 128 };
 
-static const float log2_e = 1.44269504f, ln_2 = 0.693147181f;
-
 /* Where the next key of a token stands. */
-typedef struct walk {
+typedef struct list_walk {
     int list;
     int64_t next, end; /* keys of the list */
-} walk;
+} list_walk;
 
 /* Where a block of keys lies. */
-typedef struct block {
+typedef struct list_block {
     int n;
     const char *row[BLOCK];
     const char *scales[BLOCK]; /* of FP8_584 */
-} block;
+} list_block;
 
-typedef struct unit {
+typedef struct list_unit {
     const bolide__sparse_mla_params *p;
     int64_t token, head, heads;
     int64_t dq, dv; /* d_qk and d_vo padded to 16: row strides of q and o */
@@ -41,22 +42,12 @@ typedef struct unit {
     bool dot, split;
     /* scratch of the lane, a row a head for the first three */
     float *q, *o, *scores, *m, *l, *alpha, *keys, *values, *wide;
-    walk walk;
-    block block[2];
-} unit;
-
-static int64_t pad16(int64_t x) {
-    return (x + 15) / 16 * 16;
-}
-
-static float *take(unsigned char **at, int64_t floats) {
-    float *p = (float *)*at;
-    *at += floats * (int64_t)sizeof(float);
-    return p;
-}
+    list_walk walk;
+    list_block block[2];
+} list_unit;
 
 /* The order of bolide__sparse_mla_lane_floats. */
-static void spread_scratch(unit *u, unsigned char *lane) {
+static void list_spread_scratch(list_unit *u, unsigned char *lane) {
     const bolide__sparse_mla_params *p = u->p;
     const int64_t h = p->unit_heads;
     u->dq = pad16(p->d_qk);
@@ -64,9 +55,9 @@ static void spread_scratch(unit *u, unsigned char *lane) {
     u->q = take(&lane, h * u->dq);
     u->o = take(&lane, h * u->dv);
     u->scores = take(&lane, h * BLOCK);
-    u->m = take(&lane, pad16(h));
-    u->l = take(&lane, pad16(h));
-    u->alpha = take(&lane, pad16(h));
+    u->m = take(&lane, h);
+    u->l = take(&lane, h);
+    u->alpha = take(&lane, h);
     u->keys = take(&lane, BLOCK * u->dq);
     u->values = take(&lane, BLOCK * u->dv);
     u->wide = take(&lane, 0);
@@ -98,7 +89,7 @@ static int64_t keys_before(const bolide__sparse_mla_params *p, int64_t token) {
     return p->seq_lens[r * p->seq_lens_b] - (stop - start) + (token - start) + 1;
 }
 
-static int64_t keys_of(const bolide__sparse_mla_params *p, int list, int64_t token) {
+static int64_t list_keys_of(const bolide__sparse_mla_params *p, int list, int64_t token) {
     const bolide__mla_list *s = &p->list[list];
     int64_t count = s->count;
     if (s->lens) {
@@ -133,17 +124,17 @@ static int64_t row_bytes(const bolide__sparse_mla_params *p) {
 }
 
 /* Addresses of the next keys, up to a block of them. */
-static void next_block(unit *u, block *b) {
+static void next_block(list_unit *u, list_block *b) {
     const bolide__sparse_mla_params *p = u->p;
     const int64_t bytes = row_bytes(p);
-    walk *w = &u->walk;
+    list_walk *w = &u->walk;
     b->n = 0;
     while (b->n < BLOCK && w->list < 2) {
         const bolide__mla_list *s = &p->list[w->list];
         if (w->next >= w->end) {
             w->list++;
             w->next = 0;
-            w->end = w->list < 2 ? keys_of(p, w->list, u->token) : 0;
+            w->end = w->list < 2 ? list_keys_of(p, w->list, u->token) : 0;
             continue;
         }
         const int64_t row = row_of(s, u->token, w->next++);
@@ -195,7 +186,7 @@ static void widen_584(const char *row, const char *scales, int64_t d, float *to)
 }
 
 /* A block's keys in f32 where they are packed. */
-static void widen_block(unit *u, block *b) {
+static void widen_block(list_unit *u, list_block *b) {
     const bolide__sparse_mla_params *p = u->p;
     for (int j = 0; j < b->n; j++) {
         float *to = u->wide + j * u->dq;
@@ -209,12 +200,12 @@ static void widen_block(unit *u, block *b) {
 
 /* ---- queries ------------------------------------------------------------------------------- */
 
-static float scale_of(const float *tensor, double number) {
+static float list_scale_of(const float *tensor, double number) {
     return tensor ? *tensor : (float)number;
 }
 
 /* In f32, scaled so that scores come out in base 2. */
-static void load_query(const unit *u, int64_t r, float *q) {
+static void list_load_query(const list_unit *u, int64_t r, float *q) {
     const bolide__sparse_mla_params *p = u->p;
     const double bmm1 = p->bmm1_tensor ? (double)*p->bmm1_tensor : p->bmm1;
     const f32x16 scale = f32_set((float)(bmm1 * 1.4426950408889634));
@@ -227,11 +218,11 @@ static void load_query(const unit *u, int64_t r, float *q) {
 }
 
 /* Regrouped by strips for tiles, else by groups of 4, 2 or 1. */
-static void load_queries(unit *u) {
+static void list_load_queries(list_unit *u) {
     for (int64_t r = 0; r < u->heads;) {
         const int n = u->dot ? 1 << dot_step(u->heads - r) : strip_rows(u->heads - r);
         for (int m = 0; m < n; m++)
-            load_query(u, r + m, u->keys + m * u->dq);
+            list_load_query(u, r + m, u->keys + m * u->dq);
         if (u->dot)
             pack_dot_queries(n, u->keys, u->dq, u->q + r * u->dq);
         else
@@ -249,7 +240,7 @@ static void load_queries(unit *u) {
 /* ---- a block ------------------------------------------------------------------------------- */
 
 /* Turns a head's n scores into weights; gives what its sums so far are to be multiplied by. */
-static float soften(float *scores, int n, float *m, float *l) {
+static float list_soften(float *scores, int n, float *m, float *l) {
     f32x16 x[BLOCK / 16];
     BOLIDE_UNROLL
     for (int c = 0; c < BLOCK / 16; c++) {
@@ -275,24 +266,23 @@ static float soften(float *scores, int n, float *m, float *l) {
     return alpha;
 }
 
-static void soften_heads(unit *u, int n) {
+static void soften_heads(list_unit *u, int n) {
     for (int64_t r = 0; r < u->heads; r++)
-        u->alpha[r] = soften(u->scores + r * BLOCK, n, &u->m[r], &u->l[r]);
+        u->alpha[r] = list_soften(u->scores + r * BLOCK, n, &u->m[r], &u->l[r]);
 }
 
-static void run_in_place(unit *u, const block *b) {
+static void run_in_place(list_unit *u, const list_block *b) {
     const bolide__sparse_mla_params *p = u->p;
-    const dot_kernels *kernels = dot_kernels_of(u->dtype);
     dot_pass pass = {
         .row = b->row, .n = b->n, .heads = 1, .d = p->d_qk, .d_stride = u->dq, .rows = u->heads};
-    dot_all_scores(kernels, &pass, u->q, u->scores);
+    dot_all_scores(u->dtype, &pass, u->q, u->scores);
     soften_heads(u, b->n);
     pass.d = p->d_vo;
     pass.d_stride = u->dv;
-    dot_all_values(kernels, &pass, u->scores, u->alpha, u->o);
+    dot_all_values(u->dtype, &pass, u->scores, u->alpha, u->o);
 }
 
-static void run_by_tiles(unit *u, const block *b) {
+static void run_by_tiles(list_unit *u, const list_block *b) {
     const bolide__sparse_mla_params *p = u->p;
     strip strips[UNIT_HEADS];
     int count = 0;
@@ -306,7 +296,7 @@ static void run_by_tiles(unit *u, const block *b) {
     tile_values(strips, count, u->scores, u->alpha, u->values, p->d_vo, u->o, u->dv);
 }
 
-static void run_block(unit *u, block *b) {
+static void list_run_block(list_unit *u, list_block *b) {
     if (u->p->format != BOLIDE_MLA_KV_PLAIN)
         widen_block(u, b);
     if (u->dot)
@@ -318,61 +308,46 @@ static void run_block(unit *u, block *b) {
 /* ---- results ------------------------------------------------------------------------------- */
 
 /* Sink, division, scale, store. */
-static void write_head(unit *u, int64_t r) {
+static void write_head(list_unit *u, int64_t r) {
     const bolide__sparse_mla_params *p = u->p;
     const int64_t head = u->head + r;
-    float m = u->m[r], l = u->l[r], weight = 1;
+    float m = u->m[r], l = u->l[r];
     float *o = u->o + r * u->dv;
     if (u->split)
         natural_order(o, p->d_vo);
-    if (p->sinks) {
-        const float sink = p->sinks[head * p->sink_h] * log2_e;
-        const float top = m > sink ? m : sink;
-        if (top != -INFINITY) {
-            const f32x16 e = f32_exp2_neg(
-                f32_sub(f32_select(mask_first(1), f32_set(m), f32_set(sink)), f32_set(top)));
-            weight = f32_lane(e, 0);
-            l = l * weight + f32_lane(e, 1);
-            m = top;
-        }
-    }
-    const f32x16 w = f32_set(weight), sum = f32_set(l);
-    const f32x16 s = f32_set(scale_of(p->bmm2_tensor, p->bmm2));
-    for (int64_t c = 0; c < p->d_vo; c += 16) {
-        const f32x16 x = f32_div(f32_mul(f32_load_n(o + c, p->d_vo - c), w), sum);
-        f32_store_n(o + c, l == 0 ? f32_zero() : f32_mul(x, s), p->d_vo - c);
-    }
+    const float weight = p->sinks ? join_sink(p->sinks[head * p->sink_h] * log2_e, &m, &l) : 1;
+    divide_row(o, p->d_vo, weight, l, list_scale_of(p->bmm2_tensor, p->bmm2));
     narrow(o, dtype_at_mut(p->out, p->o_dtype, u->token * p->out_n + head * p->out_h), p->o_dtype,
            p->d_vo);
-    if (p->lse) {
-        const float lse = m + f32_lane(f32_log2(f32_set(l)), 0);
-        p->lse[u->token * p->lse_n + head * p->lse_h] = p->base_e ? lse * ln_2 : lse;
-    }
+    if (p->lse)
+        p->lse[u->token * p->lse_n + head * p->lse_h] = lse_of(m, l, p->base_e);
 }
 
-static void run_unit(unit *u, int64_t index) {
+static void list_run_unit(list_unit *u, int64_t index) {
     const bolide__sparse_mla_params *p = u->p;
     u->token = index / p->units_a_token;
     u->head = index % p->units_a_token * p->unit_heads;
     u->heads = p->h_q - u->head < p->unit_heads ? p->h_q - u->head : p->unit_heads;
-    load_queries(u);
-    u->walk = (walk){.end = keys_of(p, 0, u->token)};
+    list_load_queries(u);
+    u->walk = (list_walk){.end = list_keys_of(p, 0, u->token)};
     next_block(u, &u->block[0]);
     for (int now = 0; u->block[now].n > 0; now = !now) {
         next_block(u, &u->block[!now]);
-        run_block(u, &u->block[now]);
+        list_run_block(u, &u->block[now]);
     }
     for (int64_t r = 0; r < u->heads; r++)
         write_head(u, r);
 }
 
 void BOLIDE_ISA(sparse_mla_units)(void *arg, int64_t begin, int64_t end, int worker) {
-    unit u = {.p = arg};
+    list_unit u = {.p = arg};
     const bool plain = u.p->format == BOLIDE_MLA_KV_PLAIN;
-    spread_scratch(&u, u.p->lanes + worker * u.p->lane_bytes);
+    list_spread_scratch(&u, u.p->lanes + worker * u.p->lane_bytes);
     u.dtype = plain ? u.p->kv_dtype : BOLIDE_F32;
     u.dot = u.p->h_q <= BOLIDE__ATTN_DOT_ROWS;
     u.split = u.dot && dot_is_split(u.dtype);
     for (int64_t index = begin; index < end; index++)
-        run_unit(&u, index);
+        list_run_unit(&u, index);
 }
+
+#endif

@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-from . import _missing
-from ._wrappers.cudnn import (  # noqa: F401
-    cudnn_batch_decode_with_kv_cache, cudnn_batch_prefill_with_kv_cache)
+from .. import _missing
+from . import prefill  # noqa: F401
+from .decode import cudnn_batch_decode_with_kv_cache  # noqa: F401
+from .prefill import cudnn_batch_prefill_with_kv_cache  # noqa: F401
 
 __getattr__ = _missing.lookup(__name__)

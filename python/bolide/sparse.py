@@ -1,0 +1,10 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Attention over some blocks of the matrix of queries and keys."""
+
+from __future__ import annotations
+
+from . import _missing
+from ._wrappers.sparse import (  # noqa: F401
+    BlockSparseAttentionWrapper, VariableBlockSparseAttentionWrapper, convert_bsr_mask_layout)
+
+__getattr__ = _missing.lookup(__name__)
