@@ -231,10 +231,18 @@ static void test_fork(void) {
     expect(call_often(NULL) == NULL && threads_meet(), "the parent goes on");
 }
 
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define THREAD_SANITIZER 1
+#endif
+#elif defined(__SANITIZE_THREAD__)
+#define THREAD_SANITIZER 1
+#endif
+
 /* Why forking is not tested here; NULL: it is. */
 static const char *no_fork(void) {
-#if defined(__SANITIZE_THREAD__)
-    return "fork under the thread sanitizer";
+#if defined(THREAD_SANITIZER)
+    return "fork: the thread sanitizer starts no thread after it";
 #elif defined(__aarch64__)
     return "fork on aarch64: qemu-user, which runs these tests, cannot start threads after it";
 #else

@@ -20,6 +20,8 @@
 
 static bolide_stream const stream = (bolide_stream)0x1230;
 static char program[1024];
+/* Runs programs of another processor; "" where the kernel runs them. */
+static char emulator[] = EMULATOR;
 
 /* ---- children ------------------------------------------------------------------------------- */
 
@@ -99,14 +101,14 @@ static FILE *begin(const char *const *words) {
     fflush(stdout);
     const pid_t pid = fork();
     if (pid == 0) {
-        char *argv[8] = {program};
+        char *argv[9] = {emulator, program};
         for (int i = 0; words[i] && i < 6; i++)
-            argv[i + 1] = strdup(words[i]);
+            argv[i + 2] = strdup(words[i]);
         dup2(ends[1], 1);
         dup2(ends[1], 2);
         close(ends[0]);
         close(ends[1]);
-        execv(program, argv);
+        execvp(emulator[0] ? emulator : program, emulator[0] ? argv : argv + 1);
         _exit(127);
     }
     close(ends[1]);
