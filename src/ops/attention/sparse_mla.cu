@@ -353,7 +353,7 @@ void merge_rows(const params &p, const item &w) {
         for (int32_t piece = 0; piece < (int32_t)p.pieces; piece++) {
             const int64_t at = slot_row(p, w, piece, row);
             const float2_t own = load_written_pair(p.partial_ml + 2 * at);
-            if (own.x == -INFINITE)
+            if (own.y == 0)
                 continue; /* no key, and nothing but that was written */
             const float4 part = load_written(p.partial_o + at * D_VO + column);
             const float top = fmaxf(m, own.x);
@@ -400,7 +400,7 @@ void write_item(const params &p, const item &w, rows_state &r, shared_memory &s)
             if (p.pieces == 1)
                 put_out(p, w.token, w.head + row, column, factor,
                         {r.o[n][2 * i], r.o[n][2 * i + 1]});
-            else if (r.m[i] != -INFINITE)
+            else if (l != 0)
                 store(p.partial_o + at * D_VO + column,
                       pack<float, 2>{r.o[n][2 * i], r.o[n][2 * i + 1]});
         }
