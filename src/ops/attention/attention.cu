@@ -37,13 +37,15 @@ constexpr int KEYS = SPEC_KEYS;     /* 16, 32, 64, 128 */
 constexpr int STAGES = SPEC_STAGES; /* 2, 3, 4 */
 constexpr int FLAGS = SPEC_FLAGS;
 constexpr bool PAGED = FLAGS & 1;
-constexpr bool MASKED = FLAGS & 2; /* causal or window */
+constexpr bool MASKED = FLAGS & 2; /* causal, window or chunks */
 constexpr bool CAPPED = FLAGS & 4;
 constexpr bool ALIBI = FLAGS & 8;
-constexpr bool WIDE = FLAGS & 16;    /* rows of K and V allow copies of 16 bytes */
-constexpr bool SPECIAL = FLAGS & 32; /* custom mask or multi-item scoring */
-constexpr bool RULED = FLAGS & 128;  /* the schedule is a rule */
-constexpr bool VARIANT = false;      /* those go to attention_float.cu */
+constexpr bool WIDE = FLAGS & 16;     /* rows of K and V allow copies of 16 bytes */
+constexpr bool SPECIAL = FLAGS & 32;  /* custom mask, draft or multi-item scoring */
+constexpr bool RULED = FLAGS & 128;   /* the schedule is a rule */
+constexpr bool V_PAGES = FLAGS & 512; /* values lie on pages of their own */
+constexpr bool CHUNKED = FLAGS & 1024;
+constexpr bool VARIANT = false; /* those go to attention_float.cu */
 static_assert(D_QK % 8 == 0 && D_VO % 8 == 0 && D_QK <= 256 && D_VO <= 256, "head sizes");
 static_assert(ROWS == 16 || ROWS == 64 || ROWS == 128, "rows of a tile");
 static_assert(KEYS == 16 || KEYS == 32 || KEYS == 64 || KEYS == 128, "keys of a tile");

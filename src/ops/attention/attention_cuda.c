@@ -29,7 +29,10 @@ enum {
     SPECIAL = 32,
     ROPE = 64,
     RULED = 128,
-    VARIANT = 256
+    VARIANT = 256,
+    V_PAGES = 512,
+    CHUNKED = 1024,
+    SCALED = 2048
 };
 
 /* ---- shared memory, the arithmetic of the kernels' structs ------------------------------------
@@ -67,15 +70,18 @@ static int64_t shared_bytes(const frozen_part *f, int64_t rows, int64_t keys, in
 
 /* attention_float.cu: q, a chunk of 64 by 65, weights, places, the item, rotations, sums. */
 static int64_t float_shared_bytes(const frozen_part *f) {
-    return f->d_qk * 16 * 4 + 64 * 65 * 4 + 64 * 16 * 4 + 64 * 24 +
+    return f->d_qk * 16 * 4 + 64 * 65 * 4 + 64 * 16 * 4 + 64 * 32 +
            (int64_t)sizeof(bolide__attention_work) + (f->d_qk / 2 + 1) * 8 + 32;
 }
 
-/* attention_latent.cu: q, two stages of keys, products handed over, the item, places. */
+/* attention_latent.cu: q, two stages of keys, the tile that those of 8 bits become, products handed
+ * over, the item, places. */
 static int64_t latent_shared_bytes(const frozen_part *f, int64_t rows, int64_t keys) {
     const int64_t row = f->d_qk * 2 + 16;
-    return (rows + 2 * keys) * row + rows / 8 * keys / 2 * 128 +
-           (int64_t)sizeof(bolide__attention_work) + keys * 32 + 16;
+    const bool narrow = bolide__dtype_bytes(f->kv_dtype) == 1;
+    const int64_t stages = narrow ? 2 * (f->d_qk + 16) + row : 2 * row;
+    return rows * row + keys * stages + rows / 8 * keys / 2 * 128 +
+           (int64_t)sizeof(bolide__attention_work) + keys * (narrow ? 48 : 32) + 48;
 }
 
 /* ---- the choice of a kernel -------------------------------------------------------------------
@@ -91,9 +97,19 @@ static bool needs_float(const frozen_part *f) {
 
 /* Whether attention_latent.cu computes it. */
 static bool is_latent(const frozen_part *f, const bolide__cuda_limits *limits) {
-    return f->flags & BOLIDE__ATTN_LATENT && f->q_dtype & (BOLIDE_F16 | BOLIDE_BF16) &&
-           f->kv_dtype == f->q_dtype && f->d_vo % 32 == 0 && f->d_vo <= 512 &&
+    const int64_t halves = BOLIDE_F16 | BOLIDE_BF16, fp8 = BOLIDE_F8_E4M3FN | BOLIDE_F8_E5M2;
+    const bool types = f->kv_dtype & fp8 ? f->q_dtype & (halves | fp8)
+                                         : f->q_dtype & halves && f->kv_dtype == f->q_dtype;
+    return f->flags & BOLIDE__ATTN_LATENT && types && f->d_vo % 32 == 0 && f->d_vo <= 512 &&
            f->d_tail % 16 == 0 && limits->arch >= 80;
+}
+
+/* The type of its products. Elements of 8 bits fit f16 as they are; with scales of their own they
+ * may be larger. */
+static int64_t latent_type(const bolide__attention_params *p) {
+    if (p->q_dtype & (BOLIDE_F16 | BOLIDE_BF16))
+        return p->q_dtype;
+    return p->row_scales ? BOLIDE_BF16 : BOLIDE_F16;
 }
 
 /* Rows and keys of a tile of latents, and how many blocks share a multiprocessor; 0: none fits. */
@@ -203,13 +219,16 @@ static bool is_q_wide(const bolide__attention_params *p) {
 }
 
 static int64_t flags_of(const bolide__attention_params *p, int64_t q_len) {
-    const int64_t special = BOLIDE__ATTN_MASK_BYTES | BOLIDE__ATTN_MASK_BITS | BOLIDE__ATTN_ITEMS;
+    const int64_t special =
+        BOLIDE__ATTN_MASK_BYTES | BOLIDE__ATTN_MASK_BITS | BOLIDE__ATTN_ITEMS | BOLIDE__ATTN_DRAFT;
     /* One token sees all keys of its item, which the schedule has cut to what is visible. */
     const bool causal = p->flags & BOLIDE__ATTN_CAUSAL && q_len != 1;
     const bool window = p->window_left >= 0 && q_len != 1;
-    return (p->indices ? PAGED : 0) | (causal || window ? MASKED : 0) |
-           (p->soft_cap > 0 ? CAPPED : 0) | (p->flags & BOLIDE__ATTN_ALIBI ? ALIBI : 0) |
-           (p->flags & special ? SPECIAL : 0) | (p->rule.tiles ? RULED : 0);
+    const bool chunk = p->chunk > 0 && q_len != 1;
+    return (p->indices ? PAGED : 0) | (causal || window || chunk ? MASKED : 0) |
+           (chunk ? CHUNKED : 0) | (p->v_indices ? V_PAGES : 0) | (p->soft_cap > 0 ? CAPPED : 0) |
+           (p->flags & BOLIDE__ATTN_ALIBI ? ALIBI : 0) | (p->flags & special ? SPECIAL : 0) |
+           (p->rule.tiles ? RULED : 0);
 }
 
 static void add_types(bolide__spec *s, const bolide__attention_params *p) {
@@ -227,7 +246,7 @@ static bolide_status run_float(const bolide__call *call, const frozen_part *f,
     bolide__spec_add(&s, "D_TAIL", p->d_tail); /* 0, 64 */
     bolide__spec_add(&s, "FLAGS",
                      flags_of(p, f->q_len) | (p->flags & BOLIDE__ATTN_ROPE ? ROPE : 0) |
-                         (p->variant ? VARIANT : 0));
+                         (p->variant ? VARIANT : 0) | (p->row_scales ? SCALED : 0));
     s.user_source = p->variant_text;
     g->block = 128;
     g->shared = (int32_t)float_shared_bytes(f);
@@ -260,7 +279,8 @@ static bolide_status run_tensor(const bolide__call *call, const frozen_part *f,
 /* Whether every row of the caches can be copied in pieces of 16 bytes. */
 static bool is_latent_wide(const bolide__attention_params *p) {
     const int64_t strides = p->k_page | p->k_n | p->k_tail_page | p->k_tail_n;
-    return (((uintptr_t)p->k | (uintptr_t)p->k_tail | (uint64_t)(strides * 2)) & 15) == 0;
+    const int64_t bytes = strides * bolide__dtype_bytes(p->kv_dtype);
+    return (((uintptr_t)p->k | (uintptr_t)p->k_tail | (uint64_t)bytes) & 15) == 0;
 }
 
 static bool is_latent_q_wide(const bolide__attention_params *p) {
@@ -271,7 +291,9 @@ static bool is_latent_q_wide(const bolide__attention_params *p) {
 static bolide_status run_latent(const bolide__call *call, const frozen_part *f,
                                 bolide__attention_params *p, bolide__grid *g) {
     bolide__spec s = BOLIDE_SPEC("attention/attention_latent.cu", "bolide_attention_latent");
-    bolide__spec_add(&s, "T", p->q_dtype);      /* f16, bf16 */
+    bolide__spec_add(&s, "T", latent_type(p));  /* f16, bf16 */
+    bolide__spec_add(&s, "QT", p->q_dtype);     /* that, two of 8 bits */
+    bolide__spec_add(&s, "KT", p->kv_dtype);    /* the same */
     bolide__spec_add(&s, "OT", p->o_dtype);     /* 5 values */
     bolide__spec_add(&s, "D_CKV", p->d_vo);     /* 512, 256 */
     bolide__spec_add(&s, "D_KPE", p->d_tail);   /* 64, 0 */
@@ -279,7 +301,7 @@ static bolide_status run_latent(const bolide__call *call, const frozen_part *f,
     bolide__spec_add(&s, "KEYS", f->keys);      /* 32, 16: the chip */
     bolide__spec_add(&s, "FLAGS",
                      (flags_of(p, f->q_len) & (MASKED | CAPPED | SPECIAL)) |
-                         (is_latent_wide(p) ? WIDE : 0));
+                         (is_latent_wide(p) ? WIDE : 0) | (p->row_scales ? SCALED : 0));
     p->flags |= is_latent_q_wide(p) ? BOLIDE__ATTN_Q_WIDE : 0;
     g->block = (int32_t)(f->tile_rows * 4);
     g->shared = (int32_t)latent_shared_bytes(f, f->tile_rows, f->keys);
@@ -301,7 +323,7 @@ bolide_status bolide__attention_cuda_run(const bolide__call *call,
                                          bolide__attention_params *p) {
     const frozen_part *f = &plan->frozen;
     const int64_t items = f->rule_tiles * f->rule_pieces;
-    if (f->sm90) {
+    if (f->sm90 && !(p->flags & BOLIDE__ATTN_DRAFT) && !p->v_indices) {
         bool served = false;
         BOLIDE_TRY(bolide__attention_sm90_run(call, f, p, &served));
         if (served)

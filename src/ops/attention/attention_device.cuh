@@ -132,10 +132,15 @@ float alibi_slope(int64_t head, int64_t heads) {
     return exp2f(-steps) * LOG2E;
 }
 
-/* Keys [low, high) that a token sees by length, causal order and window. */
+/* Keys [low, high) that a token sees by length, causal order, window and chunk. */
 struct sight {
     int32_t low, high;
 };
+
+/* First key of the chunk of a position. */
+int32_t chunk_start(const params &p, int32_t position) {
+    return p.chunk > position ? 0 : position / (int32_t)p.chunk * (int32_t)p.chunk;
+}
 
 sight sight_of(const params &p, const work &w, int32_t token) {
     sight s = {0, w.kv_end};
@@ -145,13 +150,24 @@ sight sight_of(const params &p, const work &w, int32_t token) {
             s.high = smaller(s.high, position + 1);
         if (p.window_left >= 0)
             s.low = (int32_t)larger(position - p.window_left, (int64_t)0);
+        if (CHUNKED && position > 0)
+            s.low = larger(s.low, chunk_start(p, position));
     }
     return s;
 }
 
-/* Custom masks and multi-item scoring, for a key that lies in the token's sight. */
+/* Whether a token's bits over the query tokens of its request show a key. */
+bool in_draft(const params &p, const work &w, int32_t token, int32_t key) {
+    const int32_t bit = key - (w.kv_len - w.q_len);
+    if (bit < 0)
+        return true;
+    const uint8_t *row = p.draft + ((int64_t)w.q_start + token) * p.draft_row;
+    return bit / 8 < p.draft_bytes && row[bit / 8] >> bit % 8 & 1;
+}
+
+/* Custom masks, drafts and multi-item scoring, for a key that lies in the token's sight. */
 bool in_mask(const params &p, const work &w, int32_t token, int32_t key) {
-    if (token >= w.q_len)
+    if (token >= w.q_len || (p.flags & BOLIDE__ATTN_DRAFT && !in_draft(p, w, token, key)))
         return false;
     const int64_t at = (int64_t)token * w.kv_len + key;
     if (p.flags & BOLIDE__ATTN_MASK_BYTES)
@@ -172,13 +188,21 @@ bool in_mask(const params &p, const work &w, int32_t token, int32_t key) {
 
 /* Whether every row sees every key of [first, first + KEYS). */
 bool open_tile(const params &p, const work &w, int32_t first, int32_t rows) {
-    bool open = first + KEYS <= w.kv_end && !SPECIAL;
+    const int32_t shift = w.kv_len - w.q_len;
+    bool open = first + KEYS <= w.kv_end;
+    if constexpr (SPECIAL) {
+        constexpr int64_t OTHERS =
+            BOLIDE__ATTN_MASK_BYTES | BOLIDE__ATTN_MASK_BITS | BOLIDE__ATTN_ITEMS;
+        open = open && first + KEYS <= shift && !(p.flags & OTHERS); /* drafts show these */
+    }
     if constexpr (MASKED) {
-        const int32_t shift = w.kv_len - w.q_len;
+        const int32_t last = shift + query_token(p, w, rows - 1);
         if (p.flags & BOLIDE__ATTN_CAUSAL)
             open = open && first + KEYS <= shift + query_token(p, w, 0) + 1;
         if (p.window_left >= 0)
-            open = open && first >= shift + query_token(p, w, rows - 1) - p.window_left;
+            open = open && first >= last - p.window_left;
+        if constexpr (CHUNKED)
+            open = open && (last <= 0 || first >= chunk_start(p, last));
     }
     return open;
 }
@@ -200,14 +224,19 @@ bool hidden_tile(const params &p, const work &w, int32_t first) {
 /* ---- where keys lie ---------------------------------------------------------------------------
  */
 
+/* Entry of a key in its request's list of pages. */
+uint32_t entry_of(const params &p, int32_t key) {
+    return p.page_shift >= 0 ? (uint32_t)key >> p.page_shift
+                             : (uint32_t)key / (uint32_t)p.page_size;
+}
+
 /* Page of a key; 0 without pages, −1 for a key behind the item's. */
 int32_t look_up(const params &p, const work &w, int32_t key) {
     if (key >= w.kv_end)
         return -1;
     if constexpr (PAGED) {
         const int64_t list = p.table_row ? w.request * p.table_row : (int64_t)w.kv_start;
-        return p.indices[list + (p.page_shift >= 0 ? (uint32_t)key >> p.page_shift
-                                                   : (uint32_t)key / (uint32_t)p.page_size)];
+        return p.indices[list + entry_of(p, key)];
     }
     return 0;
 }
@@ -219,12 +248,14 @@ struct location {
 location locate(const params &p, const work &w, int32_t key, int32_t page) {
     if (page < 0)
         return {0, 0};
-    int64_t row = key;
+    int64_t row = key, v_page = page;
+    if constexpr (V_PAGES)
+        v_page = p.v_indices[w.request * p.v_table_row + entry_of(p, key)];
     if constexpr (PAGED)
         row = p.page_shift >= 0 ? (uint32_t)key & ((1u << p.page_shift) - 1)
                                 : (uint32_t)key % (uint32_t)p.page_size;
     return {page * p.k_page + ((PAGED ? 0 : w.kv_start) + row) * p.k_n + blockIdx.y * p.k_h,
-            page * p.v_page + ((PAGED ? 0 : w.v_start) + row) * p.v_n + blockIdx.y * p.v_h};
+            v_page * p.v_page + ((PAGED ? 0 : w.v_start) + row) * p.v_n + blockIdx.y * p.v_h};
 }
 
 /* ---- the end of a row -------------------------------------------------------------------------

@@ -29,13 +29,16 @@ constexpr int D_TAIL = SPEC_D_TAIL; /* columns of D_QK in tensors of their own *
 constexpr int D_OWN = D_QK - D_TAIL;
 constexpr int FLAGS = SPEC_FLAGS;
 constexpr bool PAGED = FLAGS & 1;
-constexpr bool MASKED = FLAGS & 2; /* causal or window */
+constexpr bool MASKED = FLAGS & 2; /* causal, window or chunks */
 constexpr bool CAPPED = FLAGS & 4;
 constexpr bool ALIBI = FLAGS & 8;
-constexpr bool SPECIAL = FLAGS & 32; /* custom mask or multi-item scoring */
+constexpr bool SPECIAL = FLAGS & 32; /* custom mask, draft or multi-item scoring */
 constexpr bool ROPE = FLAGS & 64;
 constexpr bool RULED = FLAGS & 128; /* the schedule is a rule */
 constexpr bool VARIANT = FLAGS & 256;
+constexpr bool V_PAGES = FLAGS & 512; /* values lie on pages of their own */
+constexpr bool CHUNKED = FLAGS & 1024;
+constexpr bool SCALED = FLAGS & 2048; /* row_scales */
 static_assert(D_QK % 8 == 0 && D_VO % 8 == 0 && D_QK <= 576 && D_VO <= 576, "head sizes");
 
 using q_elem = element<QT>::type;
@@ -61,6 +64,7 @@ struct shared_memory {
     float side[KEYS][CHUNK + 1]; /* of K or V */
     float weights[KEYS][ROWS];
     int64_t k_at[KEYS], v_at[KEYS], tail_at[D_TAIL ? KEYS : 1];
+    const float *scales[SCALED ? KEYS : 1]; /* of a latent's parts */
     alignas(16) work item;
     double turns[ROPE ? HALF : 1]; /* of each pair of columns, a position */
     int32_t keys;                  /* of the tile */
@@ -160,6 +164,13 @@ constexpr bool in_head(int chunk, int c) {
     return ROPE ? chunk * (CHUNK / 2) + c % (CHUNK / 2) < HALF : chunk * CHUNK + c < D_QK;
 }
 
+/* Scale of column d of a key's latent. */
+float part_scale(const shared_memory &s, int key, int d) {
+    if constexpr (SCALED)
+        return s.scales[key][d / BOLIDE__ATTN_SCALED];
+    return 1;
+}
+
 void load_keys(const params &p, shared_memory &s, int chunk, int32_t first) {
     const kv_elem *k = static_cast<const kv_elem *>(p.k);
     constexpr int COUNT = ROPE ? CHUNK / 2 : CHUNK;
@@ -184,7 +195,9 @@ void load_keys(const params &p, shared_memory &s, int chunk, int32_t first) {
             s.side[key][c] = x.x;
             s.side[key][c + COUNT] = x.y;
         } else {
-            s.side[key][c] = there ? key_at(p, s.item, k + at + d, first + key, d) : 0.0f;
+            s.side[key][c] =
+                there ? key_at(p, s.item, k + at + d, first + key, d) * part_scale(s, key, d)
+                      : 0.0f;
         }
     }
 }
@@ -195,7 +208,9 @@ void load_values(const params &p, shared_memory &s, int chunk, int32_t first) {
         const int key = i / CHUNK, d = chunk * CHUNK + i % CHUNK;
         const int64_t at = s.v_at[key];
         s.side[key][i % CHUNK] =
-            key < s.keys && d < D_VO ? value_at(p, s.item, v + at + d, first + key, d) : 0.0f;
+            key < s.keys && d < D_VO
+                ? value_at(p, s.item, v + at + d, first + key, d) * part_scale(s, key, d)
+                : 0.0f;
     }
 }
 
@@ -325,6 +340,9 @@ void run_tile(const params &p, const work &w, int32_t first, rows_state &r, shar
         if constexpr (D_TAIL > 0)
             s.tail_at[threadIdx.x] =
                 page * p.k_tail_page + (uint32_t)key % (uint32_t)p.page_size * p.k_tail_n;
+        if constexpr (SCALED)
+            s.scales[threadIdx.x] = p.row_scales + page * p.row_scales_page +
+                                    (uint32_t)key % (uint32_t)p.page_size * p.row_scales_n;
         if (threadIdx.x == 0)
             s.keys = w.kv_end - first;
     }

@@ -43,7 +43,7 @@ enum {
     BOLIDE__ATTN_TAIL = 512,   /* the last d_tail columns of q and k are tensors of their own */
     BOLIDE__ATTN_VARIANT = 1024,
     BOLIDE__ATTN_LATENT = 2048, /* values are the first d_vo columns of the keys, of one head */
-    BOLIDE__ATTN_DRAFT = 4096,  /* CPU: bits over a request's query tokens say which are seen */
+    BOLIDE__ATTN_DRAFT = 4096,  /* bits over a request's query tokens say which are seen */
     BOLIDE__ATTN_PLACED = 8192  /* CPU: positions are places in a matrix, see fold_q */
 };
 
@@ -126,8 +126,11 @@ typedef struct bolide__attention_params {
     const uint16_t *token_pos;    /* [requests, token_pos_len]: place in the item, 0 a delimiter */
     const uint16_t *max_item_len; /* [requests]: no token_pos is larger; NULL: unknown */
     int64_t token_pos_len;
-    const void *q_tail; /* [rows, h_q, d_tail] with ATTN_TAIL; q then has the other columns */
-    const void *k_tail; /* [pages, page_size, d_tail] for all heads; k likewise */
+    const void *q_tail;       /* [rows, h_q, d_tail] with ATTN_TAIL; q then has the other columns */
+    const void *k_tail;       /* [pages, page_size, d_tail] for all heads; k likewise */
+    const uint8_t *draft;     /* with ATTN_DRAFT: [rows] of draft_bytes, bits of query tokens */
+    const int32_t *v_indices; /* page ids of values; NULL: those of keys */
+    const float *row_scales;  /* [pages, page_size, d_vo / ATTN_SCALED] of latents of 8 bits */
 
     int64_t q_n, q_h;
     int64_t k_page, k_n, k_h;
@@ -139,8 +142,11 @@ typedef struct bolide__attention_params {
     int64_t q_rows;        /* of the tensors' shapes: rows of q */
     int64_t pages, k_rows; /* pages, and rows of one; without pages 1 and all rows */
     int64_t v_rows;
-    int64_t table_row; /* entries of a request in a block table: request r's list starts at
-                          r * table_row; 0: at its kv_start */
+    int64_t table_row;   /* entries of a request in a block table: request r's list starts at
+                            r * table_row; 0: at its kv_start */
+    int64_t v_table_row; /* the same of v_indices */
+    int64_t draft_row, draft_bytes;        /* bytes between rows, of a row that hold bits */
+    int64_t row_scales_page, row_scales_n; /* elements */
 
     /* the plan's live part and the run's scratch */
     const bolide__schedule_counts *counts;
@@ -163,6 +169,7 @@ typedef struct bolide__attention_params {
     int64_t q_dtype, kv_dtype, o_dtype; /* BOLIDE_F16 … */
     int64_t flags;
     int64_t window_left; /* −1: no limit */
+    int64_t chunk;       /* of chunked attention; 0: off */
     double sm_scale;
     double soft_cap; /* 0: off */
     double rope_scale, rope_theta;
@@ -185,14 +192,6 @@ typedef struct bolide__attention_params {
     const struct bolide__gemm_kernel *units;   /* for many rows of bf16; NULL: f32 */
     const double *rope_frequency;              /* [d_qk / 2]: rope_theta^(-2i/d_qk) / rope_scale */
     const struct bolide__variant_hooks *hooks; /* of a variant; NULL: none */
-    const uint8_t *draft;     /* with ATTN_DRAFT: [rows] of draft_bytes, bits of query tokens */
-    int64_t draft_row;        /* bytes between rows */
-    int64_t draft_bytes;      /* of a row that hold bits */
-    const int32_t *v_indices; /* page ids of values; NULL: those of keys */
-    int64_t v_table_row;      /* like table_row, of v_indices */
-    const float *row_scales;  /* [pages, page_size, d_vo / ATTN_SCALED] of latents of 8 bits */
-    int64_t row_scales_page, row_scales_n; /* elements */
-    int64_t chunk;                         /* of chunked attention; 0: off */
     /* With ATTN_PLACED row x of q is row x % fold_q of a matrix, entry y of the cache (page id *
      * page_size + row in the page) its column y % fold_kv, and these are the positions, aligned at
      * the bottom right. */

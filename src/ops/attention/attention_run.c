@@ -60,13 +60,6 @@ static bolide_status check_mask(const bolide__call *call, const bolide__attentio
                        "q_len * kv_len bits of every request, in whole bytes");
 }
 
-/* What only the CPU's kernels have. */
-static bolide_status refuse_cuda(const bolide__call *call, const char *name) {
-    if (call->ctx->device.type != BOLIDE_CUDA)
-        return BOLIDE_OK;
-    return BOLIDE_FAIL_UNSUPPORTED(call, name, "pointer", "NULL on the GPU", "a tensor");
-}
-
 /* Bits over query tokens are a mask of their own. */
 static bolide_status check_draft(const bolide__call *call, const bolide__attention_run_args *a,
                                  const bolide__attention_plan *plan) {
@@ -86,16 +79,14 @@ static bolide_status check_draft(const bolide__call *call, const bolide__attenti
             bolide__text("rows of at least %lld bits, the most query tokens of a request",
                          (long long)plan->now.most_rows),
             "%lld bits", (long long)bits);
-    return refuse_cuda(call, "draft_mask");
+    return BOLIDE_OK;
 }
 
 static bolide_status check_v_table(const bolide__call *call, const bolide__attention_run_args *a) {
-    if (!a->v_block_tables)
+    if (!a->v_block_tables || a->block_tables)
         return BOLIDE_OK;
-    if (!a->block_tables)
-        return BOLIDE_FAIL_ARG(call, "v_block_tables", "pointer", "NULL without block_tables",
-                               "a tensor");
-    return refuse_cuda(call, "v_block_tables");
+    return BOLIDE_FAIL_ARG(call, "v_block_tables", "pointer", "NULL without block_tables",
+                           "a tensor");
 }
 
 static bolide_status check_pages(const bolide__call *call, const bolide__attention_run_args *a,

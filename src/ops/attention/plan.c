@@ -109,9 +109,6 @@ bolide_status bolide__attention_check_plan(const bolide__call *call,
     BOLIDE_TRY(check_at_least(call, pr->name.qo_indptr, pr->batch + 1, 1));
     BOLIDE_TRY(check_at_least(call, "window_left", pr->window_left, -1));
     BOLIDE_TRY(check_at_least(call, "chunked_attention_size", pr->chunk, 0));
-    if (pr->chunk && call->ctx->device.type == BOLIDE_CUDA)
-        return BOLIDE_FAIL_UNSUPPORTED(call, "chunked_attention_size", "value", "0 on the GPU",
-                                       "%lld", (long long)pr->chunk);
     BOLIDE_TRY(check_at_least(call, "fixed_split_size", pr->fixed_split_size, -1));
     BOLIDE_TRY(check_at_least(call, "max_batch_size", pr->max_batch, pr->batch));
     BOLIDE_TRY(check_at_least(call, pr->name.max_rows, pr->max_rows, 0));
@@ -335,7 +332,8 @@ static void choose_cuda(const bolide__call *call, const bolide__attention_proble
     const bolide__split split = split_of(call, pr);
     const int64_t rows = usual_rows(pr, m);
     bolide__attention_cuda_choose(call, f, rows);
-    if (!pr->single && (split == BOLIDE__SPLIT_BALANCED || split == BOLIDE__SPLIT_NONE))
+    if (!pr->single && !pr->chunk &&
+        (split == BOLIDE__SPLIT_BALANCED || split == BOLIDE__SPLIT_NONE))
         bolide__attention_sm90_choose(call, f, rows, m->rows * (pr->h_q / pr->h_kv));
 }
 
