@@ -74,13 +74,18 @@ static int64_t float_shared_bytes(const frozen_part *f) {
            (int64_t)sizeof(bolide__attention_work) + (f->d_qk / 2 + 1) * 8 + 32;
 }
 
+/* Warps of a block, of which two or four share 16 rows. */
+static int64_t latent_warps(const frozen_part *f, int64_t rows) {
+    return rows == 16 && f->d_vo % 64 == 0 ? 4 : rows / 8;
+}
+
 /* attention_latent.cu: q, two stages of keys, the tile that those of 8 bits become, products handed
  * over, the item, places. */
 static int64_t latent_shared_bytes(const frozen_part *f, int64_t rows, int64_t keys) {
     const int64_t row = f->d_qk * 2 + 16;
     const bool narrow = bolide__dtype_bytes(f->kv_dtype) == 1;
     const int64_t stages = narrow ? 2 * (f->d_qk + 16) + row : 2 * row;
-    return rows * row + keys * stages + rows / 8 * keys / 2 * 128 +
+    return rows * row + keys * stages + latent_warps(f, rows) * keys / 2 * 128 +
            (int64_t)sizeof(bolide__attention_work) + keys * (narrow ? 48 : 32) + 48;
 }
 
@@ -303,7 +308,7 @@ static bolide_status run_latent(const bolide__call *call, const frozen_part *f,
                      (flags_of(p, f->q_len) & (MASKED | CAPPED | SPECIAL)) |
                          (is_latent_wide(p) ? WIDE : 0) | (p->row_scales ? SCALED : 0));
     p->flags |= is_latent_q_wide(p) ? BOLIDE__ATTN_Q_WIDE : 0;
-    g->block = (int32_t)(f->tile_rows * 4);
+    g->block = (int32_t)(latent_warps(f, f->tile_rows) * 32);
     g->shared = (int32_t)latent_shared_bytes(f, f->tile_rows, f->keys);
     return bolide__cuda_launch(call, &s, g, p, sizeof *p);
 }

@@ -4,10 +4,10 @@
 // shared memory once and serves as keys and as values; the next one is on its way meanwhile. Caches
 // of 8 bits are copied as they are, and a tile is widened by all threads before it is at work.
 //
-// Two warps share 16 packed rows. Each multiplies half of the columns of q and k, the two hand
-// their products to each other, and both then have the same logits and weights; each multiplies
-// these with half of the columns of the values. So no row is softened by halves, the sums of 512
-// columns fit into registers, and weights never leave them.
+// Two warps, or four where there are no more rows, share 16 packed rows. Each multiplies a part of
+// the columns of q and k, they hand their products to each other, and all then have the same logits
+// and weights; each multiplies these with a part of the columns of the values. So no row is
+// softened by parts, the sums of 512 columns fit into registers, and weights never leave them.
 //
 // Rows behind the last key are zeros in shared memory. Products of the rotary part are summed
 // apart, as it has a scale of its own.
@@ -51,13 +51,14 @@ using q_elem = element<QT>::type;
 using kv_elem = element<KT>::type;
 using out_elem = element<OT>::type;
 
-constexpr int WARPS = ROWS / 16 * 2, THREADS = 32 * WARPS;
-constexpr int NT = KEYS / 8;          /* tiles of logits */
-constexpr int OWN = D_VO / 2;         /* columns of the values of a warp */
-constexpr int STEPS = D_QK / 16;      /* of a product */
-constexpr int TURN = (STEPS + 1) / 2; /* steps of the first warp of a pair */
-constexpr int ROW = D_QK * 2 + 16;    /* bytes: an odd number of 16-byte pieces, so that eight rows
-                                         meet every bank once */
+constexpr int TEAM = ROWS == 16 && D_VO % 64 == 0 ? 4 : 2;
+constexpr int WARPS = ROWS / 16 * TEAM, THREADS = 32 * WARPS;
+constexpr int NT = KEYS / 8;                    /* tiles of logits */
+constexpr int OWN = D_VO / TEAM;                /* columns of the values of a warp */
+constexpr int STEPS = D_QK / 16;                /* of a product */
+constexpr int TURN = (STEPS + TEAM - 1) / TEAM; /* steps of a warp of a team */
+constexpr int ROW = D_QK * 2 + 16; /* bytes: an odd number of 16-byte pieces, so that eight rows
+                                      meet every bank once */
 constexpr int PIECES = D_QK / 8, CKV_PIECES = D_VO / 8;
 /* Rows as they are copied, 16 bytes at a time: of 8 bits with room for their scales behind them. */
 constexpr bool RAW = sizeof(kv_elem) == 1;
@@ -180,7 +181,7 @@ void widen_tile(const unsigned char *raw, unsigned char *tile) {
 /* ---- one tile ---------------------------------------------------------------------------------
  */
 
-/* Of the rows lane / 4 and lane / 4 + 8 of the pair; l is a lane's part. */
+/* Of the rows lane / 4 and lane / 4 + 8 of the team; l is a lane's part. */
 struct rows_state {
     float m[2], l[2], scale[2];
     sight seen[2];
@@ -188,27 +189,25 @@ struct rows_state {
     float o[OWN / 8][4];
 };
 
-/* The products of all columns, scaled by the caches' scales, in both warps of a pair. */
-void products(const params &p, shared_memory &s, const unsigned char *k, float ckv_scale,
-              float kpe_scale, float (&x)[NT][4]) {
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+/* The products of all columns, scaled by the caches' scales, in every warp of a team. */
+void products(shared_memory &s, const unsigned char *k, float ckv_scale, float kpe_scale,
+              float (&x)[NT][4]) {
+    constexpr int CKV_STEPS = D_VO / 16;
+    const int first = smaller((int)threadIdx.x / 32 % TEAM * TURN, STEPS);
+    const int end = smaller(first + TURN, STEPS);
 #pragma unroll
     for (int n = 0; n < NT; n++)
         x[n][0] = x[n][1] = x[n][2] = x[n][3] = 0;
-    constexpr int CKV_STEPS = D_VO / 16;
-    if (warp % 2 == 0)
-        multiply(s.q, k, 0, smaller(TURN, CKV_STEPS), x);
-    else
-        multiply(s.q, k, smaller(TURN, CKV_STEPS), CKV_STEPS, x);
+    multiply(s.q, k, first, smaller(end, CKV_STEPS), x);
 #pragma unroll
     for (int n = 0; n < NT; n++) {
 #pragma unroll
         for (int e = 0; e < 4; e++)
             x[n][e] *= ckv_scale;
     }
-    if (D_TAIL > 0 && warp % 2 == 1) {
+    if (D_TAIL > 0 && end > CKV_STEPS) {
         float tail[NT][4] = {};
-        multiply(s.q, k, CKV_STEPS, STEPS, tail);
+        multiply(s.q, k, larger(first, CKV_STEPS), end, tail);
 #pragma unroll
         for (int n = 0; n < NT; n++) {
 #pragma unroll
@@ -216,20 +215,7 @@ void products(const params &p, shared_memory &s, const unsigned char *k, float c
                 x[n][e] = fmaf(tail[n][e], kpe_scale, x[n][e]);
         }
     }
-    /* What was handed over for the tile before has been read: the block has met since. */
-#pragma unroll
-    for (int n = 0; n < NT; n++) {
-#pragma unroll
-        for (int e = 0; e < 4; e++)
-            s.parts[warp][n * 4 + e][lane] = x[n][e];
-    }
-    meet_pair();
-#pragma unroll
-    for (int n = 0; n < NT; n++) {
-#pragma unroll
-        for (int e = 0; e < 4; e++)
-            x[n][e] += s.parts[warp ^ 1][n * 4 + e][lane];
-    }
+    join_products(s.parts, x);
 }
 
 /* Products to logits to weights, and the state to the new maximum. */
@@ -284,7 +270,7 @@ void begin_rows(const params &p, const work &w, rows_state &r) {
     const int lane = threadIdx.x % 32;
 #pragma unroll
     for (int i = 0; i < 2; i++) {
-        const int32_t row = pair_row() + lane / 4 + 8 * i;
+        const int32_t row = team_row() + lane / 4 + 8 * i;
         r.m[i] = -INFINITE;
         r.l[i] = 0;
         r.token[i] = query_token(p, w, row);
@@ -297,14 +283,14 @@ void begin_rows(const params &p, const work &w, rows_state &r) {
 }
 
 void write_item(const params &p, const work &w, int32_t rows, rows_state &r, shared_memory &s) {
-    const int lane = threadIdx.x % 32, half = (int)threadIdx.x / 32 % 2;
+    const int lane = threadIdx.x % 32, part = (int)threadIdx.x / 32 % TEAM;
 #pragma unroll
     for (int i = 0; i < 2; i++) {
-        const int32_t row = pair_row() + lane / 4 + 8 * i;
+        const int32_t row = team_row() + lane / 4 + 8 * i;
         const float l = lanes_sum<4>(r.l[i]);
         if (row >= rows)
             continue;
-        const bool first = half == 0 && lane % 4 == 0;
+        const bool first = part == 0 && lane % 4 == 0;
         const int64_t at = slot_row_of(p, w.slot, row);
         place to = {};
         if (w.slot < 0)
@@ -313,7 +299,7 @@ void write_item(const params &p, const work &w, int32_t rows, rows_state &r, sha
             put_slot_ml(p, at, r.m[i], l);
 #pragma unroll
         for (int n = 0; n < OWN / 8; n++) {
-            const int column = half * OWN + n * 8 + lane % 4 * 2;
+            const int column = part * OWN + n * 8 + lane % 4 * 2;
             if (w.slot < 0)
                 put_out(to, column, {r.o[n][2 * i], r.o[n][2 * i + 1]});
             else
@@ -345,7 +331,7 @@ void run_item(const params &p, const work &w, int32_t rows, rows_state &r, share
             __syncthreads();
         }
         float x[NT][4];
-        products(p, s, tile, ckv_scale, kpe_scale, x);
+        products(s, tile, ckv_scale, kpe_scale, x);
         soften(p, w, key, open_tile(p, w, key, rows), r, x);
         add_values(r.o, x, tile);
     }

@@ -1,28 +1,57 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Products of a tile of latents that lies in shared memory once and serves as keys and as values.
-// Two warps share 16 rows of queries: each multiplies half of the columns of q and k, they hand
-// their products to each other, and each multiplies the weights with half of the columns of the
-// values. Included behind the constants of a kernel: elem, NT tiles of 8 keys, ROW bytes of a row,
-// OWN columns of the values of a warp.
+// The TEAM warps that share 16 rows of queries each multiply a part of the columns of q and k, hand
+// their products to each other, and each multiply the weights with a part of the columns of the
+// values. Included behind the constants of a kernel: elem, TEAM, WARPS, NT tiles of 8 keys, ROW
+// bytes of a row, OWN columns of the values of a warp.
 
 #ifndef BOLIDE_OPS_ATTENTION_LATENT_TILE_CUH
 #define BOLIDE_OPS_ATTENTION_LATENT_TILE_CUH
 
 /* First of the 16 rows of a warp. */
-int pair_row() {
-    return (int)threadIdx.x / 64 * 16;
+int team_row() {
+    return (int)threadIdx.x / (32 * TEAM) * 16;
 }
 
-/* The two warps of a pair have their own barrier. */
-void meet_pair() {
-    asm volatile("bar.sync %0, 64;" ::"r"((int)threadIdx.x / 64 + 1) : "memory");
+/* The warps of a team have their own barrier. */
+void meet_team() {
+    asm volatile("bar.sync %0, %1;" ::"r"((int)threadIdx.x / (32 * TEAM) + 1), "n"(32 * TEAM)
+                 : "memory");
+}
+
+/* Products of a part of the columns in each warp become those of all columns, with the same bits in
+ * all warps of the team. What was handed over for the tile before has been read: the block has met
+ * since. */
+void join_products(float (&parts)[WARPS][NT * 4][32], float (&x)[NT][4]) {
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+#pragma unroll
+    for (int n = 0; n < NT; n++) {
+#pragma unroll
+        for (int e = 0; e < 4; e++)
+            parts[warp][n * 4 + e][lane] = x[n][e];
+    }
+    meet_team();
+#pragma unroll
+    for (int n = 0; n < NT; n++) {
+#pragma unroll
+        for (int e = 0; e < 4; e++) {
+            const int at = n * 4 + e;
+            if constexpr (TEAM == 2) {
+                x[n][e] += parts[warp ^ 1][at][lane];
+            } else {
+                const int first = warp / TEAM * TEAM;
+                x[n][e] = (parts[first][at][lane] + parts[first + 1][at][lane]) +
+                          (parts[first + 2][at][lane] + parts[first + 3][at][lane]);
+            }
+        }
+    }
 }
 
 /* x += products of the steps [from, to) of 16 columns. */
 void multiply(const unsigned char *q, const unsigned char *k, int from, int to, float (&x)[NT][4]) {
     const int lane = threadIdx.x % 32;
-    const unsigned char *a_row = q + (pair_row() + lane % 16) * ROW + lane / 16 * 16;
+    const unsigned char *a_row = q + (team_row() + lane % 16) * ROW + lane / 16 * 16;
     const unsigned char *b_row = k + (lane / 16 * 8 + lane % 8) * ROW + lane / 8 % 2 * 16;
 #pragma unroll 3
     for (int step = from; step < to; step++) {
@@ -40,7 +69,7 @@ void multiply(const unsigned char *q, const unsigned char *k, int from, int to, 
 
 /* o += weights times the values of the warp's columns. */
 void add_values(float (&o)[OWN / 8][4], const float (&x)[NT][4], const unsigned char *v) {
-    const int lane = threadIdx.x % 32, column = (int)threadIdx.x / 32 % 2 * OWN;
+    const int lane = threadIdx.x % 32, column = (int)threadIdx.x / 32 % TEAM * OWN;
     const unsigned char *own = v + (lane % 16) * ROW + (column + lane / 16 * 8) * 2;
 #pragma unroll
     for (int n = 0; n < NT; n += 2) {

@@ -4,11 +4,13 @@
 // which it gathers row by row: a tile of KEYS rows lies in shared memory once and serves as keys
 // and as values (latent_tile.cuh). Rows that no entry names are zeros, and have no weight.
 //
-//     16-bit caches    tile t+1 | tile t             copied while tile t is at work
-//     8-bit caches     raw t+1 | raw t -> tile t     copied as bytes, widened by all threads
+//     16-bit caches      tile t+1 | tile t                 copied while tile t is at work
+//     8-bit caches       raw t+1 | raw t -> tile t         copied as bytes, widened by all threads
+//     and where it fits  raw t+2 | raw t+1 -> tile t+1 | tile t    one half of the warps widens
+//                                      before, the other behind its products, so that both go on
 //
-// Where the blocks of one piece a token would leave multiprocessors idle there are several. Each
-// leaves its sums in a slot, and the last to finish joins them in their order.
+// Where the blocks of one piece a token would leave multiprocessors idle there are several, each
+// of which leaves its sums in a slot for sparse_mla_merge.cu.
 
 #include "cuda/device/base.cuh"
 #include "cuda/device/load.cuh"
@@ -35,6 +37,7 @@ constexpr int KEYS = SPEC_KEYS;     /* 16, 32 */
 constexpr int FLAGS = SPEC_FLAGS;
 constexpr bool WIDE = FLAGS & 1;   /* rows of the caches allow copies of 16 bytes */
 constexpr bool Q_WIDE = FLAGS & 2; /* rows of q allow loads of 8 elements */
+constexpr bool AHEAD = FLAGS & 4;  /* a tile is widened while the one before is at work */
 static_assert(D_QK % 16 == 0 && D_QK <= 576 && D_VO % 32 == 0 && D_VO <= D_QK && D_VO <= 512,
               "head sizes");
 
@@ -45,14 +48,16 @@ using out_elem = element<OT>::type;
 
 #include "ops/attention/sparse_mla.cuh"
 
-constexpr int WARPS = ROWS / 16 * 2, THREADS = 32 * WARPS;
-constexpr int NT = KEYS / 8;          /* tiles of logits */
-constexpr int OWN = D_VO / 2;         /* columns of the values of a warp */
-constexpr int STEPS = D_QK / 16;      /* of a product */
-constexpr int TURN = (STEPS + 1) / 2; /* steps of the first warp of a pair */
-constexpr int ROW = D_QK * 2 + 16;    /* bytes: an odd number of 16-byte pieces, so that eight rows
-                                         meet every bank once */
-constexpr int PIECES = D_QK / 8;      /* of 8 elements */
+/* Warps that share 16 rows; with few rows more of them, so that there are enough. */
+constexpr int TEAM = ROWS == 16 && D_VO % 64 == 0 ? 4 : 2;
+constexpr int WARPS = ROWS / 16 * TEAM, THREADS = 32 * WARPS;
+constexpr int NT = KEYS / 8;                    /* tiles of logits */
+constexpr int OWN = D_VO / TEAM;                /* columns of the values of a warp */
+constexpr int STEPS = D_QK / 16;                /* of a product */
+constexpr int TURN = (STEPS + TEAM - 1) / TEAM; /* steps of a warp of a team */
+constexpr int ROW = D_QK * 2 + 16; /* bytes: an odd number of 16-byte pieces, so that eight rows
+                                      meet every bank once */
+constexpr int PIECES = D_QK / 8;   /* of 8 elements */
 
 #include "ops/attention/latent_tile.cuh"
 
@@ -63,16 +68,15 @@ constexpr int RAW_BYTES = FORMAT == FP8_656 ? (D_QK > 512 ? BOLIDE__MLA_656 : BO
                                               : D_QK;
 constexpr int RAW_ROW = RAW_BYTES + (FORMAT == FP8_584 ? 16 : 0); /* behind it its scales */
 constexpr int STAGE = KEYS * (RAW ? RAW_ROW : ROW), COPIED = RAW ? RAW_BYTES : D_QK * 2;
-constexpr int MERGED_AT_ONCE = 4;
+static_assert(!AHEAD || RAW, "what is widened");
 
 struct shared_memory {
     alignas(16) unsigned char q[ROWS * ROW];
     alignas(16) unsigned char stage[2][STAGE];
-    alignas(16) unsigned char tile[RAW ? KEYS * ROW : 16]; /* what was raw, widened */
-    float parts[WARPS][NT * 4][32];                        /* products that a warp hands over */
+    alignas(16) unsigned char tile[AHEAD ? 2 : 1][RAW ? KEYS * ROW : 16]; /* raw rows, widened */
+    float parts[WARPS][NT * 4][32]; /* products that a warp hands over */
     location at[2][KEYS];
-    uint32_t there[3]; /* a bit a key of the tile at work and of the next two */
-    int32_t is_last;
+    uint32_t there[4]; /* a bit a key of the tile at work and of the next three */
 };
 
 extern __shared__ __align__(16) unsigned char dynamic[];
@@ -133,7 +137,7 @@ void find_tile(const params &p, const item &w, int32_t key, int index, shared_me
         s.at[index % 2][lane] = at;
     const uint32_t there = __ballot_sync(0xffffffffu, at.row != nullptr);
     if (lane == 0)
-        s.there[index % 3] = there;
+        s.there[index % 4] = there;
 }
 
 void copy_piece(unsigned char *to, const char *from, bool there) {
@@ -206,36 +210,20 @@ void widen_tile(const unsigned char *raw, unsigned char *tile) {
 /* ---- one tile ---------------------------------------------------------------------------------
  */
 
-/* Of the rows lane / 4 and lane / 4 + 8 of the pair; l is a lane's part. */
+/* Of the rows lane / 4 and lane / 4 + 8 of the team; l is a lane's part. */
 struct rows_state {
     float m[2], l[2];
     float o[OWN / 8][4];
 };
 
-/* The products of all columns in both warps of a pair. */
+/* The products of all columns in every warp of a team. */
 void products(shared_memory &s, const unsigned char *k, float (&x)[NT][4]) {
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const int first = (int)threadIdx.x / 32 % TEAM * TURN;
 #pragma unroll
     for (int n = 0; n < NT; n++)
         x[n][0] = x[n][1] = x[n][2] = x[n][3] = 0;
-    if (warp % 2 == 0)
-        multiply(s.q, k, 0, TURN, x);
-    else
-        multiply(s.q, k, TURN, STEPS, x);
-        /* What was handed over for the tile before has been read: the block has met since. */
-#pragma unroll
-    for (int n = 0; n < NT; n++) {
-#pragma unroll
-        for (int e = 0; e < 4; e++)
-            s.parts[warp][n * 4 + e][lane] = x[n][e];
-    }
-    meet_pair();
-#pragma unroll
-    for (int n = 0; n < NT; n++) {
-#pragma unroll
-        for (int e = 0; e < 4; e++)
-            x[n][e] += s.parts[warp ^ 1][n * 4 + e][lane];
-    }
+    multiply(s.q, k, smaller(first, STEPS), smaller(first + TURN, STEPS), x);
+    join_products(s.parts, x);
 }
 
 /* Products to logits to weights, and the state to the new maximum. */
@@ -276,8 +264,16 @@ void soften(uint32_t there, float scale, rows_state &r, float (&x)[NT][4]) {
     }
 }
 
-void run_item(const params &p, const item &w, rows_state &r, shared_memory &s) {
-    const float scale = number_of(p.bmm1_tensor, p.bmm1) * LOG2E;
+void use_tile(const unsigned char *tile, uint32_t there, float scale, rows_state &r,
+              shared_memory &s) {
+    float x[NT][4];
+    products(s, tile, x);
+    soften(there, scale, r, x);
+    add_values(r.o, x, tile);
+}
+
+/* The next tile is on its way while one is at work. */
+void run_item(const params &p, const item &w, float scale, rows_state &r, shared_memory &s) {
     find_tile(p, w, w.begin, 0, s);
     find_tile(p, w, w.begin + KEYS, 1, s);
     __syncthreads();
@@ -295,100 +291,64 @@ void run_item(const params &p, const item &w, rows_state &r, shared_memory &s) {
         find_tile(p, w, key + 2 * KEYS, index + 2, s);
         const unsigned char *tile = s.stage[index % 2];
         if constexpr (RAW) {
-            widen_tile(tile, s.tile);
-            tile = s.tile;
+            widen_tile(tile, s.tile[0]);
+            tile = s.tile[0];
             __syncthreads();
         }
-        float x[NT][4];
-        products(s, tile, x);
-        soften(s.there[index % 3], scale, r, x);
-        add_values(r.o, x, tile);
+        use_tile(tile, s.there[index % 4], scale, r, s);
     }
 }
 
-/* ---- slots ------------------------------------------------------------------------------------
+/* The next tile is widened, and the one behind it on its way, while one is at work. */
+void run_ahead(const params &p, const item &w, float scale, rows_state &r, shared_memory &s) {
+    find_tile(p, w, w.begin, 0, s);
+    find_tile(p, w, w.begin + KEYS, 1, s);
+    __syncthreads();
+    if (w.begin < w.end)
+        load_tile(p, 0, s);
+    commit_copies();
+    if (w.begin + KEYS < w.end)
+        load_tile(p, 1, s);
+    commit_copies();
+    wait_copies<1>();
+    __syncthreads(); /* the first tile is there; all have looked up where it lies */
+    find_tile(p, w, w.begin + 2 * KEYS, 2, s);
+    if (w.begin < w.end)
+        widen_tile(s.stage[0], s.tile[0]);
+    /* Warps of both kinds share a scheduler, which has warps w and w + 4. */
+    const bool before = (int)threadIdx.x / 32 < WARPS / 2;
+    int index = 0;
+#pragma unroll 1
+    for (int32_t key = w.begin; key < w.end; key += KEYS, index++) {
+        const int next = (index + 1) % 2;
+        const bool more = key + KEYS < w.end;
+        wait_copies<0>();
+        __syncthreads(); /* raw t+1 is there, tile t is widened; all are done with tile t-1 */
+        if (key + 2 * KEYS < w.end)
+            load_tile(p, index + 2, s);
+        commit_copies();
+        find_tile(p, w, key + 3 * KEYS, index + 3, s);
+        if (before && more)
+            widen_tile(s.stage[next], s.tile[next]);
+        use_tile(s.tile[index % 2], s.there[index % 4], scale, r, s);
+        if (!before && more)
+            widen_tile(s.stage[next], s.tile[next]);
+    }
+}
+
+/* ---- results ----------------------------------------------------------------------------------
  */
 
-int64_t slot_row(const params &p, const item &w, int32_t piece, int32_t row) {
-    return ((int64_t)w.token * p.pieces + piece) * p.h_q + w.head + row;
-}
-
-/* Adds 1 behind what the block has written and before what it reads then; what was there. */
-int32_t count_in(int32_t *arrived) {
-    int32_t before;
-    asm volatile("atom.add.acq_rel.gpu.global.s32 %0, [%1], 1;"
-                 : "=r"(before)
-                 : "l"(arrived)
-                 : "memory");
-    return before;
-}
-
-/* What another block has written: past the first cache. */
-float4 load_written(const float *address) {
-    float4 x;
-    asm volatile("ld.global.cg.v4.f32 {%0, %1, %2, %3}, [%4];"
-                 : "=f"(x.x), "=f"(x.y), "=f"(x.z), "=f"(x.w)
-                 : "l"(address)
-                 : "memory");
-    return x;
-}
-
-float2_t load_written_pair(const float *address) {
-    float2_t x;
-    asm volatile("ld.global.cg.v2.f32 {%0, %1}, [%2];"
-                 : "=f"(x.x), "=f"(x.y)
-                 : "l"(address)
-                 : "memory");
-    return x;
-}
-
-/* Joins the slots of the block's rows, four columns a thread. */
-void merge_rows(const params &p, const item &w) {
-    constexpr int PARTS = D_VO / 4;
-#pragma unroll 1
-    for (int32_t i = threadIdx.x; i < w.heads * PARTS; i += THREADS) {
-        const int32_t row = i / PARTS, column = i % PARTS * 4;
-        float m = -INFINITE, l = 0, sum[4] = {};
-#pragma unroll MERGED_AT_ONCE
-        for (int32_t piece = 0; piece < (int32_t)p.pieces; piece++) {
-            const int64_t at = slot_row(p, w, piece, row);
-            const float2_t own = load_written_pair(p.partial_ml + 2 * at);
-            if (own.y == 0)
-                continue; /* no key, and nothing but that was written */
-            const float4 part = load_written(p.partial_o + at * D_VO + column);
-            const float top = fmaxf(m, own.x);
-            const float old = exp2_fast(m - top), weight = exp2_fast(own.x - top);
-            m = top;
-            l = l * old + own.y * weight;
-            sum[0] = sum[0] * old + part.x * weight;
-            sum[1] = sum[1] * old + part.y * weight;
-            sum[2] = sum[2] * old + part.z * weight;
-            sum[3] = sum[3] * old + part.w * weight;
-        }
-        const float factor = finish(p, w.token, w.head + row, m, l, column == 0);
-        put_out(p, w.token, w.head + row, column, factor, sum);
-    }
-}
-
-void arrive(const params &p, const item &w, shared_memory &s) {
-    __syncthreads();
-    if (threadIdx.x == 0)
-        s.is_last = count_in(p.arrivals + w.token * p.tiles + w.tile) == (int32_t)p.pieces - 1;
-    __syncthreads();
-    if (s.is_last)
-        merge_rows(p, w);
-}
-
-void write_item(const params &p, const item &w, rows_state &r, shared_memory &s) {
-    const int lane = threadIdx.x % 32, half = (int)threadIdx.x / 32 % 2;
+void write_item(const params &p, const item &w, rows_state &r) {
+    const int lane = threadIdx.x % 32, part = (int)threadIdx.x / 32 % TEAM;
 #pragma unroll
     for (int i = 0; i < 2; i++) {
-        const int32_t row = pair_row() + lane / 4 + 8 * i;
+        const int32_t row = team_row() + lane / 4 + 8 * i;
         const float l = lanes_sum<4>(r.l[i]);
         if (row >= w.heads)
             continue;
-        const bool first = half == 0 && lane % 4 == 0;
-        const int64_t at = slot_row(p, w, w.piece, row);
+        const bool first = part == 0 && lane % 4 == 0;
+        const int64_t at = ((int64_t)w.token * p.pieces + w.piece) * p.h_q + w.head + row;
         float factor = 0;
         if (p.pieces == 1)
             factor = finish(p, w.token, w.head + row, r.m[i], l, first);
@@ -396,7 +356,7 @@ void write_item(const params &p, const item &w, rows_state &r, shared_memory &s)
             store(p.partial_ml + 2 * at, pack<float, 2>{r.m[i], l});
 #pragma unroll
         for (int n = 0; n < OWN / 8; n++) {
-            const int column = half * OWN + n * 8 + lane % 4 * 2;
+            const int column = part * OWN + n * 8 + lane % 4 * 2;
             if (p.pieces == 1)
                 put_out(p, w.token, w.head + row, column, factor,
                         {r.o[n][2 * i], r.o[n][2 * i + 1]});
@@ -405,8 +365,6 @@ void write_item(const params &p, const item &w, rows_state &r, shared_memory &s)
                       pack<float, 2>{r.o[n][2 * i], r.o[n][2 * i + 1]});
         }
     }
-    if (p.pieces > 1)
-        arrive(p, w, s);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS)
@@ -421,7 +379,11 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 #pragma unroll
     for (int n = 0; n < OWN / 8; n++)
         r.o[n][0] = r.o[n][1] = r.o[n][2] = r.o[n][3] = 0;
+    const float scale = number_of(p.bmm1_tensor, p.bmm1) * LOG2E;
     load_queries(p, w, s);
-    run_item(p, w, r, s);
-    write_item(p, w, r, s);
+    if constexpr (AHEAD)
+        run_ahead(p, w, scale, r, s);
+    else
+        run_item(p, w, scale, r, s);
+    write_item(p, w, r);
 }

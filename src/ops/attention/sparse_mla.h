@@ -50,11 +50,10 @@ typedef struct bolide__sparse_mla_params {
     const float *bmm1_tensor, *bmm2_tensor; /* [1]; NULL: the numbers */
     double bmm1, bmm2;
 
-    /* CUDA only; with one piece a token nothing of the last three is read */
+    /* CUDA only; with one piece a token nothing of the last two is read */
     int64_t tiles, pieces; /* of heads, and of a token's keys */
     float *partial_o;      /* [n, pieces, h_q, d_vo]: sums of p v, not divided */
     float *partial_ml;     /* [n, pieces, h_q, 2]: largest logit (base 2), sum of p */
-    int32_t *arrivals;     /* [n, tiles] pieces done; 0 before the kernel */
 
     /* CPU only */
     int64_t unit_heads, units_a_token; /* heads of a unit of work */

@@ -2,9 +2,9 @@
 //
 // The CUDA backend of sparse_mla: which kernel computes a call (sparse_mla.cu on tensor cores,
 // sparse_mla_float.cu), its tiles, into how many pieces a token's keys are cut, and where these
-// leave their sums:
+// leave their sums for sparse_mla_merge.cu:
 //
-//     | partial_o | partial_ml | arrivals |          (with several pieces only)
+//     | partial_o | partial_ml |          (with several pieces only)
 
 #include <bolide/sparse_mla.h>
 
@@ -15,9 +15,11 @@
 enum {
     WIDE = 1, /* the bits of the kernel's FLAGS */
     Q_WIDE = 2,
+    AHEAD = 4,
     RESERVED = 1024, /* bytes of each block, by the driver */
     FLOAT_HEADS = 16,
     FLOAT_THREADS = 128,
+    MERGE_THREADS = 128,
     MOST_PIECES = 64,
     PIECE_TILES = 4, /* tiles of keys that a piece has at least */
     OWN_PIECE = 512  /* keys of a piece where it may not depend on the other tokens */
@@ -26,6 +28,7 @@ enum {
 typedef struct choice {
     int64_t t; /* dtype of the products; 0: the float32 kernel */
     int64_t rows, keys, tiles, pieces, shared;
+    bool ahead; /* tiles are widened while the one before is at work */
 } choice;
 
 /* ---- the kernel and its tiles -------------------------------------------------------------- */
@@ -49,30 +52,45 @@ static int64_t product_type(const bolide__sparse_mla_params *p) {
     return is_narrow(p->q_dtype) ? BOLIDE_F16 : p->q_dtype & halves;
 }
 
+/* Warps of a block, of which two or four share 16 rows. */
+static int64_t warps_of(const bolide__sparse_mla_params *p, int64_t rows) {
+    return rows == 16 && p->d_vo % 64 == 0 ? 4 : rows / 8;
+}
+
+static bool is_raw(const bolide__sparse_mla_params *p) {
+    return p->format != BOLIDE_MLA_KV_PLAIN || is_narrow(p->kv_dtype);
+}
+
 /* The arithmetic of the kernel's struct. */
-static int64_t shared_bytes(const bolide__sparse_mla_params *p, int64_t rows, int64_t keys) {
+static int64_t shared_bytes(const bolide__sparse_mla_params *p, int64_t rows, int64_t keys,
+                            bool ahead) {
     const int64_t row = p->d_qk * 2 + 16;
     const int64_t raw = p->format == BOLIDE_MLA_KV_FP8_656
                             ? (p->d_qk > 512 ? BOLIDE__MLA_656 : BOLIDE__MLA_656_ROPE)
                         : p->format == BOLIDE_MLA_KV_FP8_584 ? BOLIDE__MLA_584_ROW + 16
                                                              : p->d_qk;
-    const bool narrow = p->format != BOLIDE_MLA_KV_PLAIN || is_narrow(p->kv_dtype);
-    const int64_t tiles = narrow ? 2 * keys * raw + keys * row : 2 * keys * row + 16;
-    const int64_t parts = rows / 8 * (keys / 8) * 4 * 32 * 4;
+    const int64_t tiles =
+        is_raw(p) ? 2 * keys * raw + (ahead ? 2 : 1) * keys * row : 2 * keys * row + 16;
+    const int64_t parts = warps_of(p, rows) * (keys / 8) * 4 * 32 * 4;
     return rows * row + tiles + parts + 2 * keys * 16 + 16;
 }
 
-/* As many rows as there are heads, and 32 keys where they fit. */
+/* As many rows as there are heads, and 32 keys where they fit. A block of few rows has a second one
+ * beside it, which works while it widens its tiles. */
 static bool choose_tile(const bolide__cuda_limits *limits, const bolide__sparse_mla_params *p,
                         choice *c) {
     const int64_t most = p->h_q <= 16 ? 16 : p->h_q <= 32 ? 32 : 64;
     for (int64_t rows = most; rows >= 16; rows /= 2) {
         for (int64_t keys = 32; keys >= 16; keys /= 2) {
-            c->shared = shared_bytes(p, rows, keys);
+            c->shared = shared_bytes(p, rows, keys, false);
             if (c->shared > limits->shared_optin)
                 continue;
             c->rows = rows;
             c->keys = keys;
+            c->ahead = rows == 64 && is_raw(p) &&
+                       shared_bytes(p, rows, keys, true) <= limits->shared_optin;
+            if (c->ahead)
+                c->shared = shared_bytes(p, rows, keys, true);
             return true;
         }
     }
@@ -114,7 +132,7 @@ static choice choose(const bolide__call *call, const bolide__sparse_mla_params *
 /* ---- scratch ------------------------------------------------------------------------------- */
 
 typedef struct layout {
-    int64_t partial_o, partial_ml, arrivals, bytes;
+    int64_t partial_o, partial_ml, bytes;
 } layout;
 
 static int64_t take(int64_t *at, int64_t bytes) {
@@ -129,7 +147,6 @@ static layout layout_of(const bolide__sparse_mla_params *p, const choice *c) {
     if (c->pieces > 1) {
         l.partial_o = take(&l.bytes, rows * p->d_vo * size);
         l.partial_ml = take(&l.bytes, rows * 2 * size);
-        l.arrivals = take(&l.bytes, p->n * c->tiles * (int64_t)sizeof(int32_t));
     }
     return l;
 }
@@ -166,47 +183,62 @@ static void add_common(bolide__spec *s, const bolide__sparse_mla_params *p) {
     bolide__spec_add(s, "D_VO", p->d_vo);     /* 512, 256 */
 }
 
-bolide_status bolide__sparse_mla_cuda_run(const bolide__call *call, bolide__sparse_mla_params *p,
-                                          const bolide_workspace *workspace) {
-    const choice c = choose(call, p);
-    const layout l = layout_of(p, &c);
-    const int64_t blocks = p->n * c.tiles * c.pieces;
+static bolide_status check_size(const bolide__call *call, const bolide__sparse_mla_params *p,
+                                const choice *c) {
     const int64_t most_keys = INT32_MAX / 4, keys = p->list[0].count + p->list[1].count;
+    const int64_t blocks = c->tiles * c->pieces > p->h_q ? c->tiles * c->pieces : p->h_q;
     if (keys > most_keys)
         return BOLIDE_FAIL_UNSUPPORTED(
             call, "indices", "shape",
             bolide__text("at most %lld keys a query", (long long)most_keys), "%lld",
             (long long)keys);
-    if (blocks > INT32_MAX)
+    if (blocks > 0 && p->n > INT32_MAX / blocks)
         return BOLIDE_FAIL_UNSUPPORTED(
             call, "q", "shape",
-            bolide__text("at most %lld queries", (long long)(INT32_MAX / (c.tiles * c.pieces))),
-            "%lld", (long long)p->n);
+            bolide__text("at most %lld queries", (long long)(INT32_MAX / blocks)), "%lld",
+            (long long)p->n);
+    return BOLIDE_OK;
+}
+
+static bolide_status run_float(const bolide__call *call, const bolide__sparse_mla_params *p,
+                               bolide__grid *g) {
+    bolide__spec s = BOLIDE_SPEC("attention/sparse_mla_float.cu", "bolide_sparse_mla_float");
+    add_common(&s, p);
+    g->block = FLOAT_THREADS;
+    return bolide__cuda_launch(call, &s, g, p, sizeof *p);
+}
+
+static bolide_status run_merge(const bolide__call *call, const bolide__sparse_mla_params *p) {
+    const bolide__grid g = {.x = p->n * p->h_q, .block = MERGE_THREADS, .dependent = 1};
+    bolide__spec s = BOLIDE_SPEC("attention/sparse_mla_merge.cu", "bolide_sparse_mla_merge");
+    bolide__spec_add(&s, "OT", p->o_dtype); /* 5 values */
+    bolide__spec_add(&s, "D_VO", p->d_vo);  /* 512, 256 */
+    return bolide__cuda_launch(call, &s, &g, p, sizeof *p);
+}
+
+bolide_status bolide__sparse_mla_cuda_run(const bolide__call *call, bolide__sparse_mla_params *p,
+                                          const bolide_workspace *workspace) {
+    const choice c = choose(call, p);
+    const layout l = layout_of(p, &c);
+    BOLIDE_TRY(check_size(call, p, &c));
     p->tiles = c.tiles;
     p->pieces = c.pieces;
-    bolide__grid g = {
-        .x = blocks, .block = FLOAT_THREADS, .shared = (int32_t)c.shared, .dependent = 1};
-    if (!c.t) {
-        bolide__spec s = BOLIDE_SPEC("attention/sparse_mla_float.cu", "bolide_sparse_mla_float");
-        add_common(&s, p);
-        return bolide__cuda_launch(call, &s, &g, p, sizeof *p);
-    }
+    bolide__grid g = {.x = p->n * c.tiles * c.pieces, .shared = (int32_t)c.shared, .dependent = 1};
+    if (!c.t)
+        return run_float(call, p, &g);
     if (c.pieces > 1) {
         char *scratch = workspace->device;
         p->partial_o = (float *)(scratch + l.partial_o);
         p->partial_ml = (float *)(scratch + l.partial_ml);
-        p->arrivals = (int32_t *)(scratch + l.arrivals);
-        /* Behind a memset there is no kernel to depend on. */
-        g.dependent = 0;
-        BOLIDE_TRY(
-            bolide__cuda_clear(call, p->arrivals, p->n * c.tiles * (int64_t)sizeof(int32_t)));
     }
     bolide__spec s = BOLIDE_SPEC("attention/sparse_mla.cu", "bolide_sparse_mla");
     add_common(&s, p);
     bolide__spec_add(&s, "T", c.t);       /* f16, bf16 */
     bolide__spec_add(&s, "ROWS", c.rows); /* 16, 32, 64 */
     bolide__spec_add(&s, "KEYS", c.keys); /* 32, 16: the chip */
-    bolide__spec_add(&s, "FLAGS", (is_wide(p) ? WIDE : 0) | (is_q_wide(p) ? Q_WIDE : 0));
-    g.block = (int32_t)(c.rows * 4);
-    return bolide__cuda_launch(call, &s, &g, p, sizeof *p);
+    bolide__spec_add(&s, "FLAGS",
+                     (is_wide(p) ? WIDE : 0) | (is_q_wide(p) ? Q_WIDE : 0) | (c.ahead ? AHEAD : 0));
+    g.block = (int32_t)(warps_of(p, c.rows) * 32);
+    BOLIDE_TRY(bolide__cuda_launch(call, &s, &g, p, sizeof *p));
+    return c.pieces > 1 ? run_merge(call, p) : BOLIDE_OK;
 }

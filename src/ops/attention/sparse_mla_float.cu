@@ -129,6 +129,7 @@ void soften(shared_memory &s) {
 #pragma unroll
     for (int step = 4; step > 0; step /= 2)
         sum += __shfl_xor_sync(0xffffffffu, sum, step);
+    __syncwarp(); /* all of the head have read its maximum so far */
     if (part == 0) {
         const float alpha = exp2_fast(old - base);
         s.alpha[head] = alpha;
