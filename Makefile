@@ -96,7 +96,7 @@ fuzz: ## fuzz for T seconds in all; inputs are kept in .cache/fuzz
 	@$(call build,fuzz,build/fuzz)
 	@tests/fuzz/run.sh build/fuzz $(T)
 
-check-gpu: all python ## test operators and Python on the GPU, a part under compute-sanitizer (SHARD=0/16)
+check-gpu: all ## all that needs a GPU, in steps; run it again to go on (STEPS=operators TIME=600)
 	@tools/check_gpu.sh
 
 check-isa: test ## test and time every instruction set of this machine

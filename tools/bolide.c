@@ -17,7 +17,7 @@ static const struct {
     {"describe", command_describe, "describe OP",
      "arguments of an operator, and keys of its problems"},
     {"check", command_check,
-     "check PROBLEM... [--backend cpu|cuda] [--isa NAME|all] [--seed N] [--threads N]",
+     "check PROBLEM... [--json] [--backend cpu|cuda] [--isa NAME|all] [--seed N] [--threads N]",
      "compare with the float64 reference; exit 1 on a mismatch"},
     {"bench", command_bench,
      "bench PROBLEM... [--json] [--backend cpu|cuda] [--isa NAME] [--threads N] [--seconds S]",

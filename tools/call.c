@@ -329,6 +329,23 @@ int64_t ref_key_list(const ref_call *c, const char *key, int64_t *values, int64_
     return count < 0 ? 0 : count;
 }
 
+int64_t ref_count(const ref_call *c, const char *key, int64_t absent, int64_t least) {
+    const int64_t v = ref_key(c, key, absent);
+    if (v < least)
+        bad_key(c, key, least ? "at least 1" : "at least 0");
+    return v < least ? least : v;
+}
+
+int64_t ref_count_list(const ref_call *c, const char *key, int64_t *values, int64_t limit) {
+    const int64_t count = ref_key_list(c, key, values, limit);
+    for (int64_t i = 0; i < count; i++) {
+        if (values[i] < 0)
+            bad_key(c, key, "lengths of at least 0");
+        values[i] = values[i] < 0 ? 0 : values[i];
+    }
+    return count;
+}
+
 /* ---- for dims ----------------------------------------------------------------------------- */
 
 void ref_refuse(ref_call *c, const char *format, ...) {

@@ -1,57 +1,204 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# Every operator test, the language-model engine, custom variants and the Python tests on torch's
-# tensors on the GPU, then a part of the operators under compute-sanitizer, which is slow: SHARD of
-# the tests, 0/16 unless given, at each of its tools. PTX_SHARD is the part that also runs as on
-# other chips. PYTHON is a Python that has the packages already (tests/python/run.sh). Ends with a
-# line of counts.
+# Everything that needs a GPU, in steps of at most eight minutes: tools/check_gpu.sh [STEP]
+# First the kernels of all cases are compiled on all cores; then come the operators, the engine,
+# custom variants, graphs after new plans with two streams and two threads, Python on torch's
+# tensors, the operators as PTX of older chips, and compute-sanitizer over tests/cuda/sanitized.txt.
+#
+# What ended well is not done again until a program changes, so a run that was cut off is taken up
+# by running it again; FRESH=1 begins anew. JOBS steps run at once. STEPS is a pattern of the steps
+# wanted, SHARD=I/N each N-th of them, TIME the seconds after which no further step begins, LIMIT
+# those of a step. PYTHON is a Python that has the packages already (tests/python/run.sh). Logs are
+# in build/check-gpu. Ends with a line of counts of all steps so far.
 
 set -u
 cd "$(dirname "$0")/.." || exit 1
 tests=build/tests/bolide_op_tests
-log=$(mktemp) || exit 1
-trap 'rm -f "$log"' EXIT
-passed=0 failed=0 skipped=0
+state=build/check-gpu
+limit=${LIMIT:-480}
+cores=$(nproc)
+jobs=${JOBS:-$((cores < 8 ? cores : 8))}
+sanitizer=$(command -v compute-sanitizer || echo "${CUDA_HOME:-/usr/local/cuda}/bin/compute-sanitizer")
+export BOLIDE_CACHE_DIR="${BOLIDE_CACHE_DIR:-$PWD/.cache/cubin}"
 
-# count NAME COMMAND...: runs a test program and adds its counts.
-count() {
-    name=$1
-    shift
-    echo "== $name"
-    { "$@" && echo 0 >"$log.status" || echo $? >"$log.status"; } 2>&1 | tee "$log"
-    counts=$(grep -aoE '[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped' "$log" | tail -n 1)
-    status=$(cat "$log.status")
-    rm -f "$log.status"
-    # shellcheck disable=SC2086 # six words
-    set -- $counts
-    passed=$((passed + ${1:-0}))
-    failed=$((failed + ${3:-0}))
-    skipped=$((skipped + ${5:-0}))
-    if [ "$status" != 0 ] && [ "${3:-0}" = 0 ]; then
-        echo "FAILED: $name ended with $status"
-        failed=$((failed + 1))
-    fi
+# parts NAME N: the names of a step's parts.
+parts() {
+    i=0
+    while [ "$i" -lt "$2" ]; do
+        echo "$1-$i-of-$2"
+        i=$((i + 1))
+    done
 }
 
-count "operators on the GPU" "$tests" --backend cuda
-count "the engine on the GPU" build/tests/test_llm_gpu
-count "custom variants" build/tests/test_prop_variant
-# shellcheck disable=SC2086 # one word a package
-count "Python on the GPU" tests/python/run.sh build .venv-torch ${TORCH_PACKAGES:-torch} -- --gpu
-# The portable kernels of other chips, as PTX that the driver compiles, under those chips' limits.
-for target in compute_75 compute_80 compute_86 compute_89; do
-    count "operators as on $target" "$tests" --target "$target" --shard "${PTX_SHARD:-0/1}"
-done
-sanitizer=$(command -v compute-sanitizer || echo "${CUDA_HOME:-/usr/local/cuda}/bin/compute-sanitizer")
-if [ -x "$sanitizer" ]; then
-    for tool in memcheck racecheck synccheck initcheck; do
-        count "$tool" "$sanitizer" --tool "$tool" --error-exitcode 3 "$tests" --backend cuda \
-            --shard "${SHARD:-0/16}"
+# The steps whose order matters, each on all cores: one a line.
+first_steps() {
+    echo "kernels-$(build/bolide doctor | sed -n 's/.*device 0: .* kernels for //p')"
+    for target in 75 80 86 89; do
+        echo "kernels-compute_$target"
     done
-else
-    echo "skipped: compute-sanitizer is not installed"
-    skipped=$((skipped + 1))
+    echo python-0-of-8
+}
+
+other_steps() {
+    parts operators 16
+    for test in every_format the_text_of_the_cpu any_batch_and_graph one_graph_for_all_lengths \
+        filters the_real_model; do
+        echo "engine-$test"
+    done
+    echo variants
+    echo concurrent
+    parts python 8 | tail -n 7
+    for target in 75 80 86 89; do
+        parts "ptx-compute_$target" 16
+    done
+    for tool in memcheck racecheck synccheck initcheck; do
+        parts "sanitizer-$tool" 8
+    done
+}
+
+# The torch environment once the first part of the Python tests has made it.
+python_tests() {
+    if [ -z "${PYTHON:-}" ] && [ "$1" != 0/8 ]; then
+        if [ ! -f "$state/python-0-of-8.log" ] || grep -q '^skip python' "$state/python-0-of-8.log"; then
+            echo "skipped: Python: its packages could not be installed"
+            echo "0 passed, 0 failed, 1 skipped"
+            return
+        fi
+        PYTHON=.venv-torch/bin/python
+        export PYTHON
+    fi
+    # shellcheck disable=SC2086 # one word a package
+    tests/python/run.sh build .venv-torch ${TORCH_PACKAGES:-torch} -- --gpu --part "$1"
+}
+
+# A part of the short list under a tool, or one skip if the machine refuses the tool: then it does
+# not even get to the verdict of a small problem.
+sanitized() {
+    if [ ! -x "$sanitizer" ]; then
+        echo "skipped: $1: compute-sanitizer is not installed"
+        echo "0 passed, 0 failed, 1 skipped"
+        return
+    fi
+    trial=$("$sanitizer" --tool "$1" --error-exitcode 3 build/bolide check --backend cuda \
+        rmsnorm n=1 d=8 2>&1)
+    if ! echo "$trial" | grep -qE '^(ok|FAILED)'; then
+        echo "skipped: $1: this machine refuses it: $(echo "$trial" | grep -m 1 -iE 'error|support')"
+        echo "0 passed, 0 failed, 1 skipped"
+        return
+    fi
+    grep -E '^[a-z]' tests/cuda/sanitized.txt |
+        awk -v part="${2%/*}" -v parts="${2#*/}" 'NR % parts == part' |
+        "$sanitizer" --tool "$1" --error-exitcode 3 build/bolide check --backend cuda -
+}
+
+# The command of a step; a name NAME-I-of-N is the part I/N of it.
+command_of() {
+    part=$(echo "$1" | sed -n 's/.*-\([0-9]*\)-of-\([0-9]*\)$/\1\/\2/p')
+    name=${1%-*-of-*}
+    case $name in
+    kernels-*) "$tests" --gate "${name#kernels-}" --full ;;
+    operators) "$tests" --backend cuda --shard "$part" ;;
+    engine-*) build/tests/test_llm_gpu "${name#engine-}" ;;
+    variants) build/tests/test_prop_variant ;;
+    concurrent) build/tests/test_prop_concurrent ;;
+    python) python_tests "$part" ;;
+    ptx-*) "$tests" --target "${name#ptx-}" --shard "$part" ;;
+    sanitizer-*) sanitized "${name#sanitizer-}" "$part" ;;
+    *) echo "there is no step $1" && return 2 ;;
+    esac
+}
+
+# One step with a limit on its time: its log, its result, and the lines that matter.
+run_step() {
+    log=$state/$1.log
+    if [ -n "${DEADLINE:-}" ] && [ "$(date +%s)" -ge "$DEADLINE" ]; then
+        return
+    fi
+    start=$(date +%s)
+    OMP_WAIT_POLICY=passive timeout "$limit" "$0" --command "$1" >"$log" 2>&1
+    status=$?
+    counts=$(grep -aoE '[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped' "$log" | tail -n 1)
+    [ "$status" != 124 ] || counts=
+    # shellcheck disable=SC2086 # six words
+    set -- "$1" $counts
+    passed=${2:-0} failed=${4:-0} skipped=${6:-0}
+    {
+        grep -aE -A 1 '^FAILED' "$log" | head -n 20
+        grep -aE '^skip' "$log" | head -n 20
+        [ "$status" != 124 ] || echo "FAILED: it did not end in $limit seconds"
+        [ "$status" = 0 ] || [ "$failed" != 0 ] || echo "FAILED: it ended with $status"
+    } | sed "s/^/    $1: /"
+    [ "$status" = 0 ] || [ "$failed" != 0 ] || failed=1
+    echo "$passed $failed $skipped" >"$state/$1.result"
+    echo "$1: $passed passed, $failed failed, $skipped skipped ($(($(date +%s) - start)) s)"
+}
+
+is_done() {
+    read -r _ failed _ 2>/dev/null <"$state/$1.result" && [ "$failed" = 0 ]
+}
+
+# The wanted ones among the steps on standard input that have not ended well.
+left() {
+    grep -E "${STEPS:-.}" | awk -v shard="${SHARD:-0/1}" '{
+        split(shard, s, "/")
+        if ($0 ~ /^kernels-|^python-0/ || n++ % s[2] == s[1]) print
+    }' | while read -r step; do
+        is_done "$step" || echo "$step"
+    done
+}
+
+case ${1:-} in
+--command)
+    command_of "$2"
+    exit
+    ;;
+--step)
+    run_step "$2"
+    exit 0
+    ;;
+?*)
+    mkdir -p "$state"
+    run_step "$1"
+    is_done "$1"
+    exit
+    ;;
+esac
+
+# Results count for the programs and texts that gave them, on this GPU.
+mkdir -p "$state"
+stamp=$({
+    build/bolide doctor | grep -E 'version|driver:|nvrtc:|device '
+    cat build/bolide "$tests" build/tests/test_llm_gpu build/tests/test_prop_variant \
+        build/tests/test_prop_concurrent python/bolide/*.py tests/python/*.py "$0"
+} 2>/dev/null | cksum)
+if [ -n "${FRESH:-}" ] || [ "$(cat "$state/stamp" 2>/dev/null)" != "$stamp" ]; then
+    rm -f "$state"/*.result "$state"/*.log
+    echo "$stamp" >"$state/stamp"
 fi
-echo "$passed passed, $failed failed, $skipped skipped"
-[ "$failed" = 0 ]
+
+# A machine without a GPU says so in one skip.
+if "$tests" --backend cuda --filter / | tee "$state/device" | grep '^skipped'; then
+    tail -n 1 "$state/device"
+    exit 0
+fi
+[ -z "${TIME:-}" ] || DEADLINE=$(($(date +%s) + TIME))
+export DEADLINE
+all=$(first_steps && other_steps)
+for step in $(echo "$all" | grep -E '^kernels-|^python-0' | left); do
+    run_step "$step"
+done
+export OMP_NUM_THREADS="${OMP_NUM_THREADS:-$((cores / jobs > 0 ? cores / jobs : 1))}"
+echo "$all" | grep -vE '^kernels-|^python-0' | left | xargs -n 1 -P "$jobs" "$0" --step
+
+unfinished=$(echo "$all" | left | while read -r step; do
+    [ -f "$state/$step.result" ] || echo "$step"
+done | wc -l)
+cat "$state"/*.result 2>/dev/null | awk -v unfinished="$unfinished" '
+    { p += $1; f += $2; s += $3 }
+    END {
+        if (unfinished > 0)
+            printf "%d steps are left; run it again to go on\n", unfinished
+        printf "%d passed, %d failed, %d skipped\n", p, f, s
+        exit f > 0 || unfinished > 0
+    }'

@@ -105,6 +105,10 @@ int command_doctor(int argc, char **argv) {
     command c;
     if (command_read(&c, "doctor", OPTION_JSON, argc, argv))
         return 2;
+    if (c.word_count) {
+        (void)fprintf(stderr, "bolide doctor: expected no %s\n", c.word[0]);
+        return 2;
+    }
     report r = {.as_json = c.json, .j = {.file = stdout}};
     if (r.as_json)
         json_open(&r.j, NULL, '{');

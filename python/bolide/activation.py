@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any, Optional
 
-from . import _frameworks, _missing
+from . import _docs, _frameworks, _missing
 from ._binding import operator
 from .jit.modules import gen_act_and_mul_module  # noqa: F401
 
@@ -51,4 +51,5 @@ def gelu_tanh_and_mul(input: Tensor, out: Optional[Tensor] = None,
     return _gated(_gelu_tanh, input, out)
 
 
+_docs.complete(globals())
 __getattr__ = _missing.lookup(__name__)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any, Optional, Tuple
 
-from . import _missing
+from . import _docs, _missing
 from ._binding import operator
 
 Tensor = Any
@@ -48,4 +48,5 @@ from ._wrappers.cascade import (  # noqa: E402, F401  (they use the functions ab
     BatchDecodeWithSharedPrefixPagedKVCacheWrapper, BatchPrefillWithSharedPrefixPagedKVCacheWrapper,
     MultiLevelCascadeAttentionWrapper)
 
+_docs.complete(globals())
 __getattr__ = _missing.lookup(__name__)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import _missing
+from . import _docs, _missing
 from ._binding import operator
 
 Tensor = Any
@@ -23,4 +23,5 @@ def concat_mla_k(k: Tensor, k_nope: Tensor, k_rope: Tensor) -> None:
     _concat(k_nope, k_rope, k)
 
 
+_docs.complete(globals())
 __getattr__ = _missing.lookup(__name__)

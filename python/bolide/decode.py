@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any, Optional, Tuple, Union
 
-from . import _frameworks, _missing
+from . import _docs, _frameworks, _missing
 from ._binding import operator
 from ._wrappers._memory import _get_range_buf  # noqa: F401  (engines look for it here)
 from ._wrappers.cudnn import cudnn_batch_decode_with_kv_cache  # noqa: F401
@@ -80,4 +80,5 @@ def single_decode_with_kv_cache_with_jit_module(
     return (out, lse) if return_lse else out
 
 
+_docs.complete(globals())
 __getattr__ = _missing.lookup(__name__)

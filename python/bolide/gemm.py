@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Optional
 
-from . import _dtypes, _missing
+from . import _docs, _dtypes, _missing
 from ._arguments import check_backend, transposed, with_backends
 from ._binding import operator
 
@@ -86,4 +86,5 @@ def mm_M1_16_K7168_N256(mat_a: Tensor, mat_b: Tensor, out: Tensor,
     _router("mm_M1_16_K7168_N256", mat_a, mat_b, out, 7168, 256)
 
 
+_docs.complete(globals())
 __getattr__ = _missing.lookup(__name__)

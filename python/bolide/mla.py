@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from . import _missing
+from . import _docs, _missing
 from ._wrappers.mla import BatchMLAPagedAttentionWrapper  # noqa: F401
 from ._wrappers.mla_calls import (  # noqa: F401
     trtllm_batch_decode_with_kv_cache_mla, xqa_batch_decode_with_kv_cache_mla)
@@ -40,4 +40,5 @@ supported_mla_head_dimensions = [
 
 batch_decode_sparse_mla_dsv4 = trtllm_batch_decode_sparse_mla_dsv4
 
+_docs.complete(globals())
 __getattr__ = _missing.lookup(__name__)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Any, Optional, Tuple, Union
 
-from . import _frameworks, _missing
+from . import _docs, _frameworks, _missing
 from ._arguments import later
 from ._binding import operator
 from .jit.modules import gen_norm_module  # noqa: F401
@@ -258,4 +258,5 @@ def fused_dit_residual_layernorm_scale_shift(
     return outs
 
 
+_docs.complete(globals())
 __getattr__ = _missing.lookup(__name__)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any, Optional, Tuple, Union
 
-from . import _frameworks, _missing
+from . import _docs, _frameworks, _missing
 from ._arguments import split_paged
 from ._binding import operator
 
@@ -81,4 +81,5 @@ def append_paged_mla_kv_cache(append_ckv: Optional[Tensor], append_kpe: Optional
                 kv_indptr, kv_last_page_len)
 
 
+_docs.complete(globals())
 __getattr__ = _missing.lookup(__name__)

@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-from . import _missing
+from . import _docs, _missing
 from ._wrappers.pod import (  # noqa: F401
     BatchPODWithPagedKVCacheWrapper, PODWithPagedKVCacheWrapper)
 
+_docs.complete(globals())
 __getattr__ = _missing.lookup(__name__)

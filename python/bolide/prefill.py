@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any, Optional, Tuple, Union
 
-from . import _frameworks, _missing
+from . import _docs, _frameworks, _missing
 from ._arguments import check_backend, later
 from ._binding import operator
 from ._wrappers.cudnn import cudnn_batch_prefill_with_kv_cache  # noqa: F401
@@ -107,4 +107,5 @@ def single_prefill_with_kv_cache_with_jit_module(
     return (out, lse) if return_lse else out
 
 
+_docs.complete(globals())
 __getattr__ = _missing.lookup(__name__)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any, Optional, Tuple
 
-from . import _frameworks, _missing
+from . import _docs, _frameworks, _missing
 from ._arguments import check_backend, split_paged
 from ._binding import operator
 
@@ -239,4 +239,5 @@ def rope_quantize_fp8_append_paged_kv_cache(
     return tuple(outs)
 
 
+_docs.complete(globals())
 __getattr__ = _missing.lookup(__name__)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import Any, Optional, Tuple, Union
 
-from . import _binding, _frameworks, _missing
+from . import _binding, _docs, _frameworks, _missing
 from ._binding import operator
 from ._library import torch
 
@@ -255,4 +255,5 @@ def chain_speculative_sampling(
     return ids, *counters
 
 
+_docs.complete(globals())
 __getattr__ = _missing.lookup(__name__)

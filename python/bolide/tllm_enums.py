@@ -6,7 +6,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Union
 
-from . import _missing
+from . import _docs, _missing
 
 
 class _Readable(IntEnum):
@@ -148,4 +148,5 @@ def trtllm_gen_dtype_has_scale(dtype: DtypeTrtllmGen) -> bool:
                      DtypeTrtllmGen.MxInt4)
 
 
+_docs.complete(globals())
 __getattr__ = _missing.lookup(__name__)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Any, Optional, Tuple
 
-from . import _dtypes, _missing
+from . import _docs, _dtypes, _missing
 from ._binding import operator
 
 Tensor = Any
@@ -109,4 +109,5 @@ def can_implement_filtered_topk() -> bool:
     return True
 
 
+_docs.complete(globals())
 __getattr__ = _missing.lookup(__name__)

@@ -10,7 +10,7 @@ import math
 from enum import Enum
 from typing import Any, Callable, Optional, Tuple
 
-from . import _dtypes, _frameworks, _missing
+from . import _docs, _dtypes, _frameworks, _missing
 from ._library import torch
 from ._wrappers._memory import (  # noqa: F401  (engines look for them here)
     _cache_buf, _ceil_pow2, _get_range_buf)
@@ -485,4 +485,5 @@ def backend_requirement(backend_checks: dict, common_check: Optional[Callable] =
     return decorate
 
 
+_docs.complete(globals())
 __getattr__ = _missing.lookup(__name__)

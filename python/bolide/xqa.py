@@ -12,10 +12,11 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from . import _missing
+from . import _docs, _missing
 from ._wrappers.mla_calls import xqa_mla  # noqa: F401
 from ._wrappers.trtllm_decode import xqa  # noqa: F401
 
+_docs.complete(globals())
 __getattr__ = _missing.lookup(__name__)
 
 

@@ -90,6 +90,15 @@ const bolide__env *bolide__environment(void) {
     return &env;
 }
 
+void bolide__report(const char *format, ...) {
+    char line[LINE_BYTES];
+    va_list list;
+    va_start(list, format);
+    vsnprintf(line, sizeof line, format, list);
+    va_end(list);
+    fprintf(stderr, "bolide: error: %s\n", line);
+}
+
 void bolide__log(uint32_t topic, const char *format, ...) {
     if (!bolide__log_on(topic))
         return;

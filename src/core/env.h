@@ -32,6 +32,10 @@ const bolide__env *bolide__environment(void);
 /* The environment as the process has it, for programs that it starts. */
 char *const *bolide__process_environment(void);
 
+/* One line "bolide: error: text" to standard error, whatever the topics: for variables of the
+ * environment that cannot be followed, which would otherwise be ignored without a word. */
+void bolide__report(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
 /* One line "bolide: topic: text" to standard error if the topic is on. */
 void bolide__log(uint32_t topic, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

@@ -114,11 +114,11 @@ static void choose(void) {
         if (isa <= BOLIDE__AVX512 && machine_has((bolide__isa)isa))
             chosen = (bolide__isa)isa;
         else
-            bolide__log(BOLIDE__LOG_ERROR, "BOLIDE_ISA: expected %s; got %s; using %s",
-                        best == BOLIDE__AVX512 ? "baseline, avx2, emu512 or avx512"
-                        : best == BOLIDE__AVX2 ? "baseline, avx2 or emu512"
-                                               : "baseline",
-                        wanted, bolide__isa_name(best));
+            bolide__report("BOLIDE_ISA: expected %s; got %.80s; using %s",
+                           best == BOLIDE__AVX512 ? "baseline, avx2, emu512 or avx512"
+                           : best == BOLIDE__AVX2 ? "baseline, avx2 or emu512"
+                                                  : "baseline",
+                           wanted, bolide__isa_name(best));
     }
     atomic_store(&in_force, (int)chosen);
 }

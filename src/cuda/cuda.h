@@ -44,12 +44,12 @@ typedef struct bolide__grid {
 bolide_status bolide__cuda_launch(const bolide__call *call, const bolide__spec *s,
                                   const bolide__grid *g, const void *params, size_t params_bytes);
 
-/* A tensor of 16-bit elements, the fastest dimension first, whose stride is 1; strides count
+/* A tensor of 16- or 8-bit elements, the fastest dimension first, whose stride is 1; strides count
  * elements. A copy takes a box of it into rows of 128 bytes of shared memory, with their 16-byte
  * pieces exchanged by the row's number; box[0] is 64. */
 typedef struct bolide__tensor_box {
     const void *data;
-    int64_t dtype; /* BOLIDE_F16, BOLIDE_BF16 */
+    int64_t dtype; /* BOLIDE_F16, BOLIDE_BF16, one of 8 bits */
     int32_t rank;
     int32_t box[5];
     int64_t shape[5], stride[5];

@@ -8,7 +8,7 @@
 #include "cuda/cuda.h"
 #include "cuda/device.h"
 
-enum { TYPE_F16 = 6, TYPE_BF16 = 9, SWIZZLE_128 = 3, PROMOTE_256 = 3, MAX_RANK = 5 };
+enum { TYPE_U8 = 0, TYPE_F16 = 6, TYPE_BF16 = 9, SWIZZLE_128 = 3, PROMOTE_256 = 3, MAX_RANK = 5 };
 
 bool bolide__cuda_has_wgmma(const bolide_context *ctx) {
     const bolide__target target = ctx->cuda->target;
@@ -17,14 +17,22 @@ bool bolide__cuda_has_wgmma(const bolide_context *ctx) {
 
 /* The driver's limits on strides; a dimension of one element is never stepped along. */
 static bool fill_strides(const bolide__tensor_box *b, uint64_t *strides) {
-    int64_t bytes = b->shape[0] * 2;
+    const int64_t size = bolide__dtype_bytes(b->dtype);
+    int64_t bytes = b->shape[0] * size;
     for (int i = 1; i < b->rank; i++) {
-        bytes = b->shape[i] > 1 ? b->stride[i] * 2 : (bytes + 15) / 16 * 16;
+        bytes = b->shape[i] > 1 ? b->stride[i] * size : (bytes + 15) / 16 * 16;
         if (bytes % 16 != 0 || bytes <= 0 || bytes >= (int64_t)1 << 40)
             return false;
         strides[i - 1] = (uint64_t)bytes;
     }
     return true;
+}
+
+/* The driver's name of a type; 8 bits of any kind are bytes to it. */
+static int type_of(int64_t dtype) {
+    if (bolide__dtype_bytes(dtype) == 1)
+        return TYPE_U8;
+    return dtype == BOLIDE_BF16 ? TYPE_BF16 : TYPE_F16;
 }
 
 /* With the context current, which the driver wants. */
@@ -41,11 +49,10 @@ static CUresult encode(const bolide__driver *driver, const bolide__tensor_box *b
         box[i] = (uint32_t)b->box[i];
         steps[i] = 1;
     }
-    return driver
-               ? driver->cuTensorMapEncodeTiled(map, b->dtype == BOLIDE_BF16 ? TYPE_BF16 : TYPE_F16,
-                                                (uint32_t)b->rank, (void *)(uintptr_t)b->data, dims,
-                                                strides, box, steps, 0, SWIZZLE_128, PROMOTE_256, 0)
-               : CUDA_SUCCESS;
+    return driver ? driver->cuTensorMapEncodeTiled(map, type_of(b->dtype), (uint32_t)b->rank,
+                                                   (void *)(uintptr_t)b->data, dims, strides, box,
+                                                   steps, 0, SWIZZLE_128, PROMOTE_256, 0)
+                  : CUDA_SUCCESS;
 }
 
 bolide_status bolide__cuda_tensor_maps(const bolide__call *call, int count,

@@ -390,7 +390,7 @@ static const char *const single_prefill_cases[] = {
 };
 BOLIDE_TEST(single_prefill_with_kv_cache, single_prefill_cases);
 
-/* Enough tiles of 128 rows for attention_sm90.cu, and what it leaves to the other kernels. */
+/* Enough tiles of 128 rows for the kernels for Hopper, and what they leave to the others. */
 static const char *const large_cases[] = {
     "batch_prefill_paged len=400:300:5:0:129 q_len=130:150:9:2:129 h_q=16 h_kv=4 d=64 x=bf16 "
     "causal=1 page=1,8,24,64,256 kv_layout=NHD,HND lse=given",
@@ -423,5 +423,12 @@ static const char *const large_cases[] = {
     "batch_prefill_ragged len=1200 q_len=300 b=1 h_q=16 h_kv=2 d=64 x=bf16 causal=1 lse=given",
     "single_prefill_with_kv_cache n=380 len=600 h_q=16 h_kv=2 d=64,128 x=bf16,f16 causal=1 "
     "kv_layout=HND lse=given",
+    "batch_mla ckv=512 kpe=64 x=bf16 h=128,16 len=1:64:65:128:129:192:1000 q_len=1 page=1,16,64 "
+    "lse=given",
+    "batch_mla ckv=512 kpe=64 x=bf16 h=40 len=1:0:65:700 q_len=1:2:0:1 page=128 lse=given",
+    "batch_mla ckv=512,256 kpe=64,0 x=f16 h=24 len=300:65:128 q_len=3:1:5 causal=1 page=16,3 "
+    "lse=given logits_soft_cap=5",
+    "batch_mla ckv=512 kpe=64 x=bf16 h=16 b=1 len=9000 q_len=1 page=64 lse=given",
+    "batch_mla ckv=512 kpe=64 x=bf16 h=16 len=300:65 q_len=5 custom_mask=given page=64 lse=given",
 };
 BOLIDE_TEST_GPU(attention_large, large_cases);

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the Python tests share: both frameworks behind one face, and the closing line of counts.
 
-With ``--gpu`` the tests that use the GPU are run and no others.
+With ``--gpu`` the tests that use the GPU are run and no others, with ``--part I/N`` the I-th of N
+parts of what is left.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from bolide import _dtypes, _frameworks
 
 def pytest_addoption(parser):
     parser.addoption("--gpu", action="store_true", help="only the tests that use the GPU")
+    parser.addoption("--part", default="0/1", metavar="I/N", help="each N-th test, from the I-th on")
 
 
 def _uses_gpu(item):
@@ -39,6 +41,11 @@ def pytest_collection_modifyitems(config, items):
         left_out = [i for i in items if not _uses_gpu(i)]
         config.hook.pytest_deselected(items=left_out)
         items[:] = [i for i in items if _uses_gpu(i)]
+    part, parts = (int(word) for word in config.getoption("--part").split("/"))
+    if not 0 <= part < parts:
+        raise pytest.UsageError("--part: expected I/N with 0 <= I < N")
+    config.hook.pytest_deselected(items=[i for k, i in enumerate(items) if k % parts != part])
+    items[:] = items[part::parts]
 
 
 _counts = {"passed": 0, "failed": 0, "skipped": 0}

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import shutil
@@ -83,3 +84,22 @@ def test_import_loads_nothing():
 def test_a_name_that_was_replaced_stays():
     code = "import bolide; bolide.rmsnorm = 1; bolide.layernorm; assert bolide.rmsnorm == 1"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_modules_are_attributes():
+    """Each public module by its full name, with nothing but the package imported."""
+    code = """
+import pkgutil, sys
+sys.modules["torch"] = None
+import bolide
+public = [m.name for m in pkgutil.walk_packages(bolide.__path__, "bolide.", onerror=print)
+          if "._" not in m.name and ".compat" not in m.name]
+print(*public)
+"""
+    run = functools.partial(subprocess.run, capture_output=True, text=True)
+    names = run([sys.executable, "-c", code], check=True).stdout.split()
+    assert "bolide.jit.rope" in names
+    for name in (n for n in names if n.count(".") == 2):
+        out = run([sys.executable, "-c",
+                   f"import sys; sys.modules['torch'] = None; import bolide; {name}"])
+        assert out.returncode == 0, out.stderr

@@ -22,7 +22,8 @@ DEVICES = ["cpu"] + (["cuda"] if torch.cuda.is_available() else [])
 def test_program(device):
     assert "bolide" not in PROGRAM.read_text()
     package = str(Path(bolide.__file__).parents[1])
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join([bolide.flashinfer_path(), package])}
+    folders = [bolide.flashinfer_path(), package, *filter(None, [os.environ.get("PYTHONPATH")])]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(folders)}
     run = subprocess.run([sys.executable, str(PROGRAM), device], env=env, capture_output=True,
                          text=True)
     assert run.returncode == 0, run.stderr

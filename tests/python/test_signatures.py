@@ -7,6 +7,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import json
+import re
 from enum import Enum
 from pathlib import Path
 from types import SimpleNamespace
@@ -154,6 +155,31 @@ def test_public_functions_have_text_and_hints():
             hints = [p for p in inspect.signature(value).parameters.values()
                      if p.annotation is p.empty]
             assert not hints, label(row)
+
+
+def _text(row, value):
+    """The docstring of a function or class; a method's with that of its class."""
+    if row["kind"] != "method":
+        return value.__doc__
+    owner = getattr(importlib.import_module(row["module"].replace("flashinfer", "bolide", 1)),
+                    row["name"].split(".")[0])
+    return f"{owner.__doc__} {value.__doc__}"
+
+
+def test_docstrings_name_every_argument():
+    """Class and static methods, and classes that only carry data, speak for themselves."""
+    silent = {}
+    for row in CALLS:
+        value = found(row)
+        if not (inspect.isfunction(value)
+                or inspect.isclass(value) and "__init__" in vars(value)):
+            continue
+        named = set(re.findall(r"\w+", _text(row, value) or ""))
+        missing = [p["name"] for p in parameters(row)
+                   if p["name"] not in named | {"self"} and not p["name"].startswith(("_", "*"))]
+        if missing:
+            silent[label(row)] = missing
+    assert not silent
 
 
 def test_enum_repr_can_be_evaluated():

@@ -17,7 +17,7 @@ VARIABLE = bolide.VariableBlockSparseAttentionWrapper
 
 
 def workspace(fw):
-    return _frameworks.empty(fw.tensor(np.zeros(1), "float32"), (1 << 24,), "uint8")
+    return _frameworks.empty(fw.tensor(np.zeros(1), "float32"), (1 << 25,), "uint8")
 
 
 def ints(fw, values):

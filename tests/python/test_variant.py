@@ -87,8 +87,10 @@ def test_texts(fw, rng, close, kind, dtype):
 def test_refusals(fw, rng):
     b = Batch(fw, rng, [1] * 4, LENS, dtype="float16")
     make = bolide.BatchDecodeWithPagedKVCacheWrapper
-    with pytest.raises(NotImplementedError, match="variant_decl: a struct in CUDA C"):
-        make(b.workspace(), jit_args=jit_args(b, decl="struct Biased : AttentionVariantBase {};"))
+    if fw.device == "cpu":
+        with pytest.raises(NotImplementedError, match="variant_decl: a struct in CUDA C"):
+            make(b.workspace(), jit_args=jit_args(
+                b, decl="struct Biased : AttentionVariantBase {};"))
     with pytest.raises(ValueError, match="expected keys of logits, mask.* got logit$"):
         make(b.workspace(), jit_args=jit_args(b, {"logit": "return x;"}))
     with pytest.raises(ValueError, match="jit_args: expected 13 of them; got 2"):

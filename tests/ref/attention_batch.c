@@ -12,8 +12,8 @@
 
 void attention_draw_lengths(ref_call *c, batch *t) {
     int64_t len[MAX_REQUESTS];
-    const int64_t listed = ref_key_list(c, "len", len, MAX_REQUESTS);
-    t->b = listed > 1 ? listed : ref_key(c, "b", 3);
+    const int64_t listed = ref_count_list(c, "len", len, MAX_REQUESTS);
+    t->b = listed > 1 ? listed : ref_count(c, "b", 3, 0);
     if (t->b > MAX_REQUESTS) {
         ref_refuse(c, "b: expected at most %d; got %lld", MAX_REQUESTS, (long long)t->b);
         t->b = 0;
@@ -122,7 +122,7 @@ void attention_paged_dims(ref_call *c, batch *t, const char *indptr, const char 
     if (last_page_len && !ref_given(c, "seq_lens"))
         ref_give(c, last_page_len);
     ref_set_i64(c, "page_size", t->page_size);
-    ref_fix_dim(c, "p", t->pages + ref_key(c, "spare", 2));
+    ref_fix_dim(c, "p", t->pages + ref_count(c, "spare", 2, 0));
     ref_fix_dim(c, "n_indices", t->pages);
     ref_fix_dim(c, "m", width);
     ref_fix_dim(c, "m_v", width);
@@ -299,7 +299,7 @@ void attention_fill_table_tails(ref_call *c, const batch *t) {
  * more than there are keys, unless q_len says so. */
 void attention_draw_queries(ref_call *c, batch *t) {
     int64_t len[MAX_REQUESTS];
-    const int64_t listed = ref_key_list(c, "q_len", len, MAX_REQUESTS);
+    const int64_t listed = ref_count_list(c, "q_len", len, MAX_REQUESTS);
     for (int64_t r = 0; r < t->b; r++) {
         const int64_t most = ref_key(c, "qmax", t->kv_len[r]);
         t->q_len[r] = listed > 1    ? r < listed ? len[r] : 0

@@ -229,7 +229,7 @@ static place paged_place(const ref_call *c, const batch *t, int64_t r, int64_t j
 static void decode_dims(ref_call *c) {
     batch *t = ref_state(c, sizeof *t);
     attention_draw_lengths(c, t);
-    t->page_size = ref_key(c, "page", 8);
+    t->page_size = ref_count(c, "page", 8, 1);
     for (int64_t r = 0; r < t->b; r++)
         t->q_len[r] = ref_i64(c, "q_len_per_req");
     attention_add_up(t);
@@ -287,7 +287,7 @@ static void prefill_paged_dims(ref_call *c) {
     batch *t = ref_state(c, sizeof *t);
     attention_draw_lengths(c, t);
     attention_draw_queries(c, t);
-    t->page_size = ref_key(c, "page", 8);
+    t->page_size = ref_count(c, "page", 8, 1);
     attention_add_up(t);
     t->chunk = ref_i64(c, "chunked_attention_size");
     if (ref_given(c, "o_indptr"))
@@ -414,7 +414,7 @@ static void batch_attention_dims(ref_call *c) {
     batch *t = ref_state(c, sizeof *t);
     attention_draw_lengths(c, t);
     attention_draw_queries(c, t);
-    t->page_size = ref_key(c, "page", 8);
+    t->page_size = ref_count(c, "page", 8, 1);
     attention_add_up(t);
     attention_common_dims(c, t, "head_dim_qk", "k_cache", "v_cache");
     attention_paged_dims(c, t, "kv_indptr", "kv_indices", NULL);
@@ -460,7 +460,7 @@ static void mla_dims(ref_call *c) {
     const int64_t h = ref_key(c, "h", 4), ckv = ref_key(c, "ckv", 128), kpe = ref_key(c, "kpe", 64);
     attention_draw_lengths(c, t);
     attention_draw_queries(c, t);
-    t->page_size = ref_key(c, "page", 8);
+    t->page_size = ref_count(c, "page", 8, 1);
     attention_add_up(t);
     ref_set_i64(c, "num_heads", h);
     ref_set_i64(c, "head_dim_ckv", ckv);

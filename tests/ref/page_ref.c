@@ -14,17 +14,13 @@ static int64_t pages_of(const ref_page_table *t, int64_t r) {
 
 ref_page_table *ref_page_draw(ref_call *c) {
     ref_page_table *t = ref_state(c, sizeof *t);
-    const int64_t listed = ref_key_list(c, "len", t->len, REF_PAGE_REQUESTS);
+    const int64_t listed = ref_count_list(c, "len", t->len, REF_PAGE_REQUESTS);
     t->b = listed > 1 ? listed : ref_has_dim(c, "b") ? ref_dim(c, "b") : 3;
     if (t->b > REF_PAGE_REQUESTS) {
         ref_refuse(c, "b: expected at most %d; got %lld", REF_PAGE_REQUESTS, (long long)t->b);
         t->b = 0;
     }
-    t->page_size = ref_key(c, "page", 4);
-    if (t->page_size < 1) {
-        ref_refuse(c, "page: expected at least 1; got %lld", (long long)t->page_size);
-        t->page_size = 1;
-    }
+    t->page_size = ref_count(c, "page", 4, 1);
     t->pages = t->tokens = 0;
     for (int64_t r = 0; r < t->b; r++) {
         if (listed == 1) /* one length for all */
@@ -90,7 +86,7 @@ const ref_op ref_get_seq_lens = {.name = "get_seq_lens",
 /* nnz may be larger than needed, the rest is marked, or smaller, then it is cut. */
 static void positions_dims(ref_call *c) {
     const ref_page_table *t = ref_page_draw(c);
-    ref_set_dim(c, "nnz", t->tokens + ref_key(c, "spare", 0));
+    ref_set_dim(c, "nnz", t->tokens + ref_count(c, "spare", 0, 0));
 }
 
 static void positions_fill(ref_call *c) {
@@ -131,7 +127,7 @@ static void append_dims(ref_call *c) {
     const ref_page_table *t = ref_page_draw(c);
     ref_fix_dim(c, "nnz", t->tokens + REF_PAGE_SKIPPED);
     ref_set_dim(c, "page_size", t->page_size);
-    ref_fix_dim(c, "p", t->pages + ref_key(c, "spare", 1));
+    ref_fix_dim(c, "p", t->pages + ref_count(c, "spare", 1, 0));
     ref_set_shape(c, "kv_indices", 1, (const int64_t[]){t->pages});
 }
 

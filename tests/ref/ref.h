@@ -112,6 +112,9 @@ int64_t ref_key(const ref_call *c, const char *key, int64_t absent);
 double ref_key_f64(const ref_call *c, const char *key, double absent);
 const char *ref_key_text(const ref_call *c, const char *key);
 int64_t ref_key_list(const ref_call *c, const char *key, int64_t *values, int64_t limit);
+/* The same of numbers that count something: below `least`, or 0 in a list, they are refused. */
+int64_t ref_count(const ref_call *c, const char *key, int64_t absent, int64_t least);
+int64_t ref_count_list(const ref_call *c, const char *key, int64_t *values, int64_t limit);
 
 /* ---- for dims and fill ----------------------------------------------------------------------- */
 

@@ -123,7 +123,7 @@ static void append_dims(ref_call *c) {
     if (ref_key(c, "stated", 1))
         ref_set_i64(c, "page_size", t->page_size);
     ref_set_dim(c, "page_size", t->page_size);
-    ref_fix_dim(c, "p", t->pages + ref_key(c, "spare", 1));
+    ref_fix_dim(c, "p", t->pages + ref_count(c, "spare", 1, 0));
     ref_set_shape(c, "kv_indices", 1, (const int64_t[]){t->pages});
     if (ref_key(c, "mla", 0)) {
         ref_give(c, "ckv_cache");

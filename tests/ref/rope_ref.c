@@ -76,16 +76,16 @@ static void pos_ids_llama31_ref(const ref_call *c, int64_t row) {
 /* Lengths from the key len; tokens behind them belong to no request. */
 static void ragged_dims(ref_call *c) {
     int64_t len[256], n = 0;
-    const int64_t b = ref_key_list(c, "len", len, 256);
+    const int64_t b = ref_count_list(c, "len", len, 256);
     for (int64_t r = 0; r < b; r++)
         n += len[r];
     ref_fix_dim(c, "b", b);
-    ref_fix_dim(c, "n", n + ref_key(c, "spare", 0));
+    ref_fix_dim(c, "n", n + ref_count(c, "spare", 0, 0));
 }
 
 static void ragged_fill(ref_call *c) {
     int64_t len[256], at = 0;
-    const int64_t listed = ref_key_list(c, "len", len, 256);
+    const int64_t listed = ref_count_list(c, "len", len, 256);
     ref_tensor *indptr = ref_values(c, "indptr"), *offsets = ref_values(c, "offsets");
     const int64_t b = offsets->elems < listed ? offsets->elems : listed; /* b=0 wins over len */
     for (int64_t r = 0; r < b; r++) {

@@ -48,7 +48,7 @@ static void dims(ref_call *c) {
     ref_set_dim(c, "d_vo", ref_key(c, "d_vo", packed ? 512 : 128));
     ref_set_dim(c, "k", ref_key(c, "k", 40));
     ref_set_dim(c, "p", ref_key(c, "pages", 30));
-    ref_set_dim(c, "page_size", ref_key(c, "page", 4));
+    ref_set_dim(c, "page_size", ref_count(c, "page", 4, 0));
     ref_set_dim(c, "b", ref_key(c, "b", 1));
     ref_set_dtype(c, "kv_cache", packed ? BOLIDE_U8 : dtype);
     ref_set_dtype(c, "out", narrow ? BOLIDE_BF16 : dtype);

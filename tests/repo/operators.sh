@@ -21,6 +21,8 @@ sed -n 's/^REF_OP(\([a-z0-9_]*\))$/\1/p' tests/ref/ref_list.h |
     listed "operators: each has a reference in tests/ref/ref_list.h"
 cat tests/ops/*.c | grep -oE '^BOLIDE_TEST\([a-z0-9_]+' | sed 's/.*(//' |
     listed "operators: each has a BOLIDE_TEST in tests/ops"
+sed -n 's/^\([a-z][a-z0-9_]*\) .*/\1/p' tests/cuda/sanitized.txt | sort -u |
+    listed "operators: each has a problem in tests/cuda/sanitized.txt"
 
 # bolide_OP for an operator of one phase, bolide_OP_plan and bolide_OP_run for a planned one.
 public_symbols >"$scratch/symbols"

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Attention of mixed batches, and with sinks."""
 
-from .. import _missing
+from .. import _docs, _missing
 from .._wrappers.attention import (  # noqa: F401
     BatchAttention, BatchAttentionWithAttentionSinkWrapper)
 
+_docs.complete(globals())
 __getattr__ = _missing.lookup(__name__)

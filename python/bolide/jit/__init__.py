@@ -2,7 +2,8 @@
 """FlashInfer's compiled modules of functions, of which :mod:`bolide.jit.modules` has some, as far as
 programs use them. Nothing here compiles anything."""
 
-from .. import _missing
+from .. import _docs, _missing
+from . import rope  # noqa: F401
 from .attention import (
     gen_customize_single_decode_module, gen_customize_single_prefill_module)
 from .core import JitSpec, MissingJITCacheError, build_jit_specs
@@ -10,4 +11,5 @@ from .modules import (
     gen_act_and_mul_module, gen_single_decode_module, gen_single_prefill_module,
     get_single_decode_uri, get_single_prefill_uri)
 
+_docs.complete(globals())
 __getattr__ = _missing.lookup(__name__)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Callable, List, NamedTuple, Tuple
 
+from .. import _docs
 from . import operators as _ops
 from .op import Op
 
@@ -73,3 +74,6 @@ def get_default_fusion_rules() -> List[FusionRule]:
         FusionRule((_ops.TopPOp, _ops.ProbsSampleOp), _always, build_topp_sampling, 10),
         FusionRule((_ops.MinPOp, _ops.ProbsSampleOp), _always, build_minp_sampling, 10),
     ]
+
+
+_docs.complete(globals())

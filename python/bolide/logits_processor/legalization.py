@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any, List
 
+from .. import _docs
 from .op import Op
 from .types import TensorType
 
@@ -53,3 +54,6 @@ def legalize_processors(processors: List[Any],
             current = step.OUT
         steps += made
     return steps
+
+
+_docs.complete(globals())

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any, Optional
 
-from .. import _frameworks, sampling
+from .. import _docs, _frameworks, sampling
 from .op import ParameterizedOp
 from .types import TaggedTensor, TensorType
 
@@ -219,3 +219,6 @@ class FusedProbsTopKTopPSampleOp(_FusedSampleOp):
             self._open(tensor), self._parameter("top_k", kwargs),
             self._parameter("top_p", kwargs), filter_apply_order="joint",
             deterministic=self.deterministic, **self._draw(kwargs)))
+
+
+_docs.complete(globals())

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Callable, List, Optional
 
+from .. import _docs
 from . import operators as _ops
 from .op import Op
 from .types import TensorType
@@ -40,3 +41,6 @@ def validate_pipeline(ops: List[Op], custom_checks: Optional[List[ValidityCheck]
     """Holds the steps against all rules."""
     for check in get_default_validity_checks() + list(custom_checks or []):
         check(ops)
+
+
+_docs.complete(globals())

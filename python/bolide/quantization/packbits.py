@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any, Tuple
 
-from .. import _frameworks, _missing
+from .. import _docs, _frameworks, _missing
 from .._binding import operator
 
 Tensor = Any
@@ -40,4 +40,5 @@ def segment_packbits(x: Tensor, indptr: Tensor, bitorder: str = "big") -> Tuple[
     return out, out_indptr
 
 
+_docs.complete(globals())
 __getattr__ = _missing.lookup(__name__)

@@ -13,7 +13,7 @@ import time as _time
 import warnings
 from typing import Any, Callable, Optional, Tuple
 
-from .. import _dtypes, _frameworks
+from .. import _docs, _dtypes, _frameworks
 from .._library import torch
 
 _BF16 = _dtypes.BY_NAME["bfloat16"]
@@ -326,3 +326,6 @@ def bench_gpu_time(
         return bench_gpu_time_with_cudagraph(
             *counts, num_iters_within_graph=num_iters_within_graph, **common)
     return bench_gpu_time_with_cuda_event(*counts, **common)
+
+
+_docs.complete(globals())

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any, Optional, Tuple, Union
 
-from .. import _missing
+from .. import _docs, _missing
 from .._binding import operator
 
 Tensor = Any
@@ -40,4 +40,5 @@ def top_k_varlen(
     return indices, out_values if out_values is not None else made.pop(0)
 
 
+_docs.complete(globals())
 __getattr__ = _missing.lookup(__name__)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any, Optional
 
-from .. import _dtypes, _frameworks
+from .. import _docs, _dtypes, _frameworks
 from .._binding import operator
 
 Tensor = Any
@@ -23,3 +23,6 @@ def silu_and_mul(x: Tensor, x_scale: Optional[Tensor] = None, o_scale: Optional[
     out = _frameworks.empty(x, (*x.shape[:-1], x.shape[-1] // 2), kind)
     _scaled(x, x_scale, o_scale, out)
     return out
+
+
+_docs.complete(globals())

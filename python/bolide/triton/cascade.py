@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any, Optional, Tuple
 
-from .. import cascade
+from .. import _docs, cascade
 from .._binding import operator
 
 Tensor = Any
@@ -40,3 +40,6 @@ def variable_length_merge_states(v: Tensor, s: Tensor, indptr: Tensor) -> Tuple[
     :returns: ``[n, heads, d]`` and ``[n, heads]``; a row of no states is 0 and -inf.
     """
     return _variable(v, s, indptr, None, None)
+
+
+_docs.complete(globals())

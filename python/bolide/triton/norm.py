@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any, Optional
 
+from .. import _docs
 from .._binding import operator
 
 Tensor = Any
@@ -28,3 +29,6 @@ def rms_norm_add_residual(x: Tensor, residual: Tensor, weight: Tensor, eps: floa
     """``residual += x * x_in_scale`` in place, then
     ``x_out = rmsnorm(residual, weight) * x_out_scale``; x_out is x itself if it is not given."""
     _add(x, residual, weight, x if x_out is None else x_out, eps, x_in_scale, x_out_scale)
+
+
+_docs.complete(globals())

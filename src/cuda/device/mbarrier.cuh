@@ -31,6 +31,13 @@ __forceinline__ void barrier_arrive(barrier &b) {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(&b)) : "memory");
 }
 
+/* Arrives once all copies by cp.async that this thread has asked for are there; the barrier counts
+ * every such thread. */
+__forceinline__ void barrier_arrive_copied(barrier &b) {
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(&b))
+                 : "memory");
+}
+
 /* Arrives and announces the bytes that copies will bring; zeros that fill up count as well. */
 __forceinline__ void barrier_expect(barrier &b, uint32_t bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(&b)),

@@ -103,6 +103,14 @@ template <bool TURNED> __forceinline__ void load_two_matrices(uint32_t (&r)[2], 
                      : "memory");
 }
 
+/* The way back: lane l has words l % 4 of rows l / 4 and gives the address of row l % 8 of matrix
+ * l / 8. 9.0 and up. */
+__forceinline__ void store_matrices(uint32_t row, const uint32_t (&r)[4]) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row),
+                 "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3])
+                 : "memory");
+}
+
 /* 16 bytes from global to shared memory; with `bytes` 0 they become zeros and nothing is read. Done
  * when wait_copies says so. */
 __forceinline__ void copy_16(void *to, const void *from, int bytes) {

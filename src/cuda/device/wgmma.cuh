@@ -43,6 +43,19 @@ __forceinline__ uint64_t column_descriptor(uint32_t address, uint32_t block_byte
     return tile_descriptor(address, block_bytes);
 }
 
+/* The low half of a descriptor, which is all that differs between tiles, as a number that the
+ * compiler knows to be the same in all lanes: it then stays in a register of the warp, and products
+ * further along cost one addition. Otherwise each of them waits for four moves. */
+__forceinline__ uint32_t uniform_half(uint64_t descriptor) {
+    return __shfl_sync(0xffffffffu, (uint32_t)descriptor, 0);
+}
+
+/* The descriptor of what lies some bytes behind. */
+__forceinline__ uint64_t descriptor_at(uint32_t low, uint32_t bytes) {
+    constexpr uint32_t high = 1024 / 16 | 1u << 30;
+    return (uint64_t)high << 32 | (low + bytes / 16);
+}
+
 /* ---- order ------------------------------------------------------------------------------------
  */
 
@@ -124,6 +137,12 @@ template <int PENDING, int COUNT> __forceinline__ void wgmma_wait(float (&sums)[
                  " {" BOLIDE__R_##count "}, %" a_at ", %" b_at ", p, 1, 1, 0, 0;\n}" \
                  : BOLIDE__F_##count(d) : "l"(a), "l"(b), "r"(add))
 
+/* d += A B. A in shared memory, rows along memory; B with its rows along the depth. */
+#define BOLIDE__WGMMA_SD(n, count, type, a_at, b_at) \
+    asm volatile("wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." type "." type \
+                 " {" BOLIDE__R_##count "}, %" a_at ", %" b_at ", 1, 1, 1, 0, 1;" \
+                 : BOLIDE__F_##count(d) : "l"(a), "l"(b))
+
 /* A in registers, B with its rows along the depth. */
 #define BOLIDE__WGMMA_RS(n, count, type, a0, a1, a2, a3, b_at) \
     asm volatile("wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." type "." type \
@@ -140,6 +159,13 @@ template <int PENDING, int COUNT> __forceinline__ void wgmma_wait(float (&sums)[
             BOLIDE__WGMMA_SS(n, count, "f16", p0, p1, p2); \
     } \
     template <class T> \
+    __forceinline__ void wgmma_deep(float (&d)[count], uint64_t a, uint64_t b) { \
+        if constexpr (same_type<T, bf16>) \
+            BOLIDE__WGMMA_SD(n, count, "bf16", p0, p1); \
+        else \
+            BOLIDE__WGMMA_SD(n, count, "f16", p0, p1); \
+    } \
+    template <class T> \
     __forceinline__ void wgmma(float (&d)[count], const uint32_t *a, uint64_t b) { \
         if constexpr (same_type<T, bf16>) \
             BOLIDE__WGMMA_RS(n, count, "bf16", p0, p1, p2, p3, p4); \
@@ -147,6 +173,24 @@ template <int PENDING, int COUNT> __forceinline__ void wgmma_wait(float (&sums)[
             BOLIDE__WGMMA_RS(n, count, "f16", p0, p1, p2, p3, p4); \
     }
 
+/* The same of e4m3: 32 deep, both operands with their rows along memory. */
+#define BOLIDE__WGMMA_8(n, count, p0, p1, p2, p3, p4, p5) \
+    __forceinline__ void wgmma_e4m3(float (&d)[count], uint64_t a, uint64_t b, int add) { \
+        asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" p2 ", 0;\n" \
+                     "wgmma.mma_async.sync.aligned.m64n" #n "k32.f32.e4m3.e4m3" \
+                     " {" BOLIDE__R_##count "}, %" p0 ", %" p1 ", p, 1, 1;\n}" \
+                     : BOLIDE__F_##count(d) : "l"(a), "l"(b), "r"(add)); \
+    } \
+    __forceinline__ void wgmma_e4m3(float (&d)[count], const uint32_t *a, uint64_t b, int add) { \
+        asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" p5 ", 0;\n" \
+                     "wgmma.mma_async.sync.aligned.m64n" #n "k32.f32.e4m3.e4m3" \
+                     " {" BOLIDE__R_##count "}, {%" p0 ", %" p1 ", %" p2 ", %" p3 "}, %" p4 \
+                     ", p, 1, 1;\n}" \
+                     : BOLIDE__F_##count(d) \
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add)); \
+    }
+
+BOLIDE__WGMMA_8(128, 64, "64", "65", "66", "67", "68", "69")
 BOLIDE__WGMMA(64, 32, "32", "33", "34", "35", "36")
 BOLIDE__WGMMA(80, 40, "40", "41", "42", "43", "44")
 BOLIDE__WGMMA(128, 64, "64", "65", "66", "67", "68")

@@ -187,9 +187,11 @@ void bolide__attention_cuda_choose(const bolide__call *call, frozen_part *f, int
     const bolide__cuda_limits *limits = bolide__cuda_limits_of(call->ctx);
     int64_t blocks = 0;
     f->unit_heads = 1;
-    f->keys = f->stages = 0;
+    f->keys = f->stages = f->latent90 = 0;
     if (is_latent(f, limits)) {
-        blocks = choose_latent(limits, f, rows);
+        if (bolide__dtype_bytes(f->kv_dtype) == 2)
+            bolide__attention_latent90_choose(call, f);
+        blocks = choose_latent(limits, f, f->latent90 ? BOLIDE__LATENT90_ROWS : rows);
     } else if (!needs_float(f)) {
         /* 128 rows hold their sums in registers up to a head size of 128, and then leave no room
          * for the conversion of 8-bit operands. */
@@ -295,6 +297,12 @@ static bool is_latent_q_wide(const bolide__attention_params *p) {
 
 static bolide_status run_latent(const bolide__call *call, const frozen_part *f,
                                 bolide__attention_params *p, bolide__grid *g) {
+    const int64_t flags = flags_of(p, f->q_len) & (MASKED | CAPPED | SPECIAL);
+    bool served = false;
+    if (f->latent90)
+        BOLIDE_TRY(bolide__attention_latent90_run(call, f, p, flags, &served));
+    if (served)
+        return BOLIDE_OK;
     bolide__spec s = BOLIDE_SPEC("attention/attention_latent.cu", "bolide_attention_latent");
     bolide__spec_add(&s, "T", latent_type(p));  /* f16, bf16 */
     bolide__spec_add(&s, "QT", p->q_dtype);     /* that, two of 8 bits */
@@ -305,8 +313,7 @@ static bolide_status run_latent(const bolide__call *call, const frozen_part *f,
     bolide__spec_add(&s, "ROWS", f->tile_rows); /* 16, 32, 64 */
     bolide__spec_add(&s, "KEYS", f->keys);      /* 32, 16: the chip */
     bolide__spec_add(&s, "FLAGS",
-                     (flags_of(p, f->q_len) & (MASKED | CAPPED | SPECIAL)) |
-                         (is_latent_wide(p) ? WIDE : 0) | (p->row_scales ? SCALED : 0));
+                     flags | (is_latent_wide(p) ? WIDE : 0) | (p->row_scales ? SCALED : 0));
     p->flags |= is_latent_q_wide(p) ? BOLIDE__ATTN_Q_WIDE : 0;
     g->block = (int32_t)(latent_warps(f, f->tile_rows) * 32);
     g->shared = (int32_t)latent_shared_bytes(f, f->tile_rows, f->keys);

@@ -217,6 +217,7 @@ typedef struct bolide__attention_plan {
         int64_t keys, stages; /* CUDA: of a block's tiles; keys 0: the float32 kernel; stages 0:
                                  that of latents */
         int64_t sm90;         /* CUDA: the list is for attention_sm90.cu */
+        int64_t latent90;     /* CUDA: attention_latent_sm90.cu before attention_latent.cu */
         int64_t ruled, rule_tiles, rule_pieces; /* CUDA: a single request that needs no lists */
         int64_t q_len;                          /* tokens of every request; 0: they differ */
         int64_t max_batch, max_items, max_merges, max_slots;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The host's side of attention_sm90.cu: which plans are for it, the list of items in the order in
-// which its blocks take them, its specialisation and its launch. A run whose arguments are not for
-// it (a view that the copy engine cannot take, multi-item scoring) goes to attention.cu, which
-// understands the same list.
+// The host's side of attention_sm90.cu and attention_latent_sm90.cu: which plans are for them, the
+// list of items in the order in which blocks take them, specialisations and launches. A run whose
+// arguments are not for them (a view that the copy engine cannot take, multi-item scoring) goes to
+// attention.cu or attention_latent.cu, which understand the same lists.
 
 #include "ops/attention/attention_sm90.h"
 
@@ -52,12 +52,10 @@ static int64_t box_of(const frozen_part *f) {
     return f->page_size % 8 == 0 && keys % f->page_size == 0 ? f->page_size : 1;
 }
 
-/* The shapes that have run: others go to attention.cu until they have. */
+/* Types and sizes that one of the kernels has. */
 static bool is_known(const frozen_part *f) {
-    const int64_t group = f->h_q / f->h_kv;
-    const bool square = f->d_qk == f->d_vo && (f->d_qk == 64 || f->d_qk == 128);
-    return ROWS % group == 0 && (square || (f->d_qk == 192 && f->d_vo == 128)) &&
-           (box_of(f) > 1 || (square && f->d_qk == 128));
+    return f->q_dtype & (BOLIDE_F16 | BOLIDE_BF16) && f->kv_dtype == f->q_dtype &&
+           f->o_dtype == f->q_dtype;
 }
 
 /* A third of a wave of blocks without splits is as fast as attention.cu with them. */
@@ -67,11 +65,10 @@ void bolide__attention_sm90_choose(const bolide__call *call, frozen_part *f, int
     const int64_t units = (all_rows + ROWS - 1) / ROWS * f->h_kv;
     const int64_t others =
         BOLIDE__ATTN_ALIBI | BOLIDE__ATTN_ROPE | BOLIDE__ATTN_TAIL | BOLIDE__ATTN_VARIANT;
-    f->sm90 = bolide__cuda_has_wgmma(call->ctx) && f->keys && f->stages &&
-              (f->q_dtype & (BOLIDE_F16 | BOLIDE_BF16)) && f->kv_dtype == f->q_dtype &&
-              f->o_dtype == f->q_dtype && !f->use_custom_mask && !(f->flags & others) &&
-              is_known(f) && shared_bytes(f) <= limits->shared_optin && usual_rows > 64 &&
-              3 * units >= limits->sm_count && bolide__attention_cuda_rows(call, f, ROWS);
+    f->sm90 = bolide__cuda_has_wgmma(call->ctx) && f->keys && f->stages && !f->use_custom_mask &&
+              !(f->flags & others) && is_known(f) && shared_bytes(f) <= limits->shared_optin &&
+              usual_rows > 64 && 3 * units >= limits->sm_count &&
+              bolide__attention_cuda_rows(call, f, ROWS);
 }
 
 /* ---- the list ---------------------------------------------------------------------------------
@@ -152,12 +149,17 @@ void bolide__attention_sm90_list(const frozen_part *f, const bolide__schedule_co
 /* ---- the launch -------------------------------------------------------------------------------
  */
 
+/* Columns in the 128 bytes of a row of a block. */
+static int32_t columns_of(int64_t dtype) {
+    return 128 / (int32_t)bolide__dtype_bytes(dtype);
+}
+
 static bolide__tensor_box queries(const bolide__attention_params *p) {
     return (bolide__tensor_box){
         .data = p->q,
         .dtype = p->q_dtype,
         .rank = 4,
-        .box = {64, (int32_t)p->group, 1, (int32_t)(ROWS / p->group)},
+        .box = {columns_of(p->q_dtype), (int32_t)p->group, 1, (int32_t)(ROWS / p->group)},
         .shape = {p->d_qk, p->group, p->h_kv, p->q_rows},
         .stride = {1, p->q_h, p->q_h * p->group, p->q_n},
     };
@@ -169,15 +171,15 @@ static bolide__tensor_box cache(const bolide__attention_params *p, const void *d
         .data = data,
         .dtype = p->kv_dtype,
         .rank = 4,
-        .box = {64, (int32_t)box, 1, 1},
+        .box = {columns_of(p->kv_dtype), (int32_t)box, 1, 1},
         .shape = {d, rows, p->h_kv, p->pages},
         .stride = {1, n, h, page},
     };
 }
 
-/* Whether rows of a tensor of 16-bit elements can be read 16 bytes at a time. */
-static bool is_wide(const void *data, int64_t strides) {
-    return (((uintptr_t)data | (uint64_t)(strides * 2)) & 15) == 0;
+/* Whether rows of a tensor can be read 16 bytes at a time. */
+static bool is_wide(int64_t dtype, const void *data, int64_t strides) {
+    return (((uintptr_t)data | (uint64_t)(strides * bolide__dtype_bytes(dtype))) & 15) == 0;
 }
 
 /* The maps of what is copied in boxes; the rest only has to be aligned. */
@@ -188,8 +190,9 @@ static bolide_status encode(const bolide__call *call, const frozen_part *f,
     bolide__tensor_map *maps[3];
     const int64_t box = box_of(f);
     int count = 0;
-    *served = is_wide(p->q, p->q_n | p->q_h) && is_wide(p->k, p->k_page | p->k_n | p->k_h) &&
-              is_wide(p->v, p->v_page | p->v_n | p->v_h);
+    *served = is_wide(p->q_dtype, p->q, p->q_n | p->q_h) &&
+              is_wide(p->kv_dtype, p->k, p->k_page | p->k_n | p->k_h) &&
+              is_wide(p->kv_dtype, p->v, p->v_page | p->v_n | p->v_h);
     if (!*served)
         return BOLIDE_OK;
     if (q_box) {
@@ -205,13 +208,23 @@ static bolide_status encode(const bolide__call *call, const frozen_part *f,
     return bolide__cuda_tensor_maps(call, count, boxes, maps, served);
 }
 
-/* Like is_known, of what a run brings: no cap, no sinks, scales that are positive numbers, rows of
- * out that 16-byte stores may write. */
-static bool is_plain(const bolide__attention_params *p) {
-    return !(p->soft_cap > 0) && !p->sinks && !p->q_scale.tensor && !p->k_scale.tensor &&
-           !p->v_scale.tensor && !p->o_scale.tensor &&
-           p->sm_scale * p->q_scale.number * p->k_scale.number > 0 &&
-           is_wide(p->out, p->out_n | p->out_h);
+static bool may_be_signed(const bolide__attention_params *p) {
+    return p->q_scale.tensor || p->k_scale.tensor ||
+           p->sm_scale * p->q_scale.number * p->k_scale.number < 0;
+}
+
+static bolide__spec spec_of(const frozen_part *f, const bolide__attention_params *p, bool q_box) {
+    const int64_t flags =
+        (f->paged ? BOLIDE__SM90_PAGED : 0) | (p->soft_cap > 0 ? BOLIDE__SM90_CAPPED : 0) |
+        (may_be_signed(p) ? BOLIDE__SM90_SIGNED : 0) | (q_box ? BOLIDE__SM90_Q_BOX : 0);
+    bolide__spec s = BOLIDE_SPEC("attention/attention_sm90.cu", "bolide_attention_sm90");
+    bolide__spec_add(&s, "T", p->q_dtype); /* f16, bf16 */
+    bolide__spec_add(&s, "D_QK", p->d_qk); /* as models have them */
+    bolide__spec_add(&s, "D_VO", p->d_vo);
+    bolide__spec_add(&s, "KEYS", keys_of(f)); /* 80, 128 */
+    bolide__spec_add(&s, "BOX", box_of(f));   /* 1, 8 to 128 */
+    bolide__spec_add(&s, "FLAGS", flags);
+    return s;
 }
 
 bolide_status bolide__attention_sm90_run(const bolide__call *call, const frozen_part *f,
@@ -219,25 +232,128 @@ bolide_status bolide__attention_sm90_run(const bolide__call *call, const frozen_
     const bool q_box = ROWS % p->group == 0;
     bolide__attention_sm90_params a = {.p = *p, .section_bytes = SECTION_BYTES};
     *served = false;
-    if (p->flags & BOLIDE__ATTN_ITEMS || !is_plain(p))
+    if (p->flags & BOLIDE__ATTN_ITEMS)
         return BOLIDE_OK;
     BOLIDE_TRY(encode(call, f, p, q_box, &a, served));
     if (!*served)
         return BOLIDE_OK;
     if (!f->ruled)
         a.tickets = p->arrivals + (f->tickets_at - f->arrivals_at) / (int64_t)sizeof(int32_t);
-    bolide__spec s = BOLIDE_SPEC("attention/attention_sm90.cu", "bolide_attention_sm90");
-    bolide__spec_add(&s, "T", p->q_dtype); /* f16, bf16 */
-    bolide__spec_add(&s, "D_QK", p->d_qk); /* as models have them */
-    bolide__spec_add(&s, "D_VO", p->d_vo);
-    bolide__spec_add(&s, "KEYS", keys_of(f)); /* 80, 128 */
-    bolide__spec_add(&s, "BOX", box_of(f));   /* 1, 8 to 128 */
-    bolide__spec_add(&s, "FLAGS",
-                     (f->paged ? BOLIDE__SM90_PAGED : 0) |
-                         (p->soft_cap > 0 ? BOLIDE__SM90_CAPPED : 0) |
-                         (q_box ? BOLIDE__SM90_Q_BOX : 0));
+    const bolide__spec s = spec_of(f, p, q_box);
     const bolide__grid g = {.x = bolide__cuda_limits_of(call->ctx)->sm_count,
                             .block = BOLIDE__SM90_THREADS,
                             .shared = (int32_t)shared_bytes(f)};
+    return bolide__cuda_launch(call, &s, &g, &a, sizeof a);
+}
+
+/* ---- latents ----------------------------------------------------------------------------------
+ */
+
+enum {
+    LATENT_ROWS = BOLIDE__LATENT90_ROWS,
+    LATENT_KEYS = BOLIDE__LATENT90_KEYS,
+    LATENT_BLOCK = 64 * 128,
+    LATENT_BASES = 10 * LATENT_ROWS * 4 + 64, /* bases, sums, limits, scales of two warpgroups */
+    LATENT_BARRIERS = 10 * 8 + 8
+};
+
+void bolide__attention_latent90_choose(const bolide__call *call, frozen_part *f) {
+    f->latent90 = bolide__cuda_has_wgmma(call->ctx) && (f->d_vo == 256 || f->d_vo == 512) &&
+                  (f->d_tail == 0 || f->d_tail == 64);
+}
+
+/* Keys that one copy brings; 1: rows are copied one by one. */
+static int64_t latent_box(const frozen_part *f) {
+    if (f->page_size % LATENT_KEYS == 0)
+        return LATENT_KEYS;
+    return f->page_size % 8 == 0 && LATENT_KEYS % f->page_size == 0 ? f->page_size : 1;
+}
+
+static bolide__tensor_box latent_queries(const bolide__attention_params *p, const void *data,
+                                         int64_t d, int64_t h) {
+    return (bolide__tensor_box){
+        .data = data,
+        .dtype = p->q_dtype,
+        .rank = 4,
+        .box = {64, LATENT_ROWS, 1, 1},
+        .shape = {d, p->q_rows * p->h_q, 1, 1},
+        .stride = {1, h, h, h},
+    };
+}
+
+static bolide__tensor_box latents(const bolide__attention_params *p, const void *data, int64_t d,
+                                  int64_t n, int64_t page, int64_t box) {
+    return (bolide__tensor_box){
+        .data = data,
+        .dtype = p->kv_dtype,
+        .rank = 4,
+        .box = {64, (int32_t)box, 1, 1},
+        .shape = {d, p->k_rows, 1, p->pages},
+        .stride = {1, n, n, page},
+    };
+}
+
+/* What a run brings that the kernel takes: heads of q that lie side by side, one scale for both
+ * parts of a key, rows that can be copied 16 bytes at a time. */
+static bool is_latent_plain(const bolide__attention_params *p) {
+    const bool tail = p->d_tail > 0;
+    return p->q_n == p->h_q * p->q_h && (!tail || p->q_tail_n == p->h_q * p->q_tail_h) &&
+           !p->k_scale.tensor &&
+           (!tail || (!p->tail_scale.tensor && p->tail_scale.number == p->k_scale.number)) &&
+           is_wide(p->q_dtype, p->q, p->q_h) && is_wide(p->kv_dtype, p->k, p->k_page | p->k_n) &&
+           (!tail || (is_wide(p->q_dtype, p->q_tail, p->q_tail_h) &&
+                      is_wide(p->kv_dtype, p->k_tail, p->k_tail_page | p->k_tail_n)));
+}
+
+static bolide_status encode_latent(const bolide__call *call, const bolide__attention_params *p,
+                                   int64_t box, bolide__attention_latent90_params *a,
+                                   bool *served) {
+    bolide__tensor_box boxes[4];
+    bolide__tensor_map *maps[4];
+    int count = 0;
+    boxes[count] = latent_queries(p, p->q, p->d_vo, p->q_h);
+    maps[count++] = &a->q;
+    if (box > 1) {
+        boxes[count] = latents(p, p->k, p->d_vo, p->k_n, p->k_page, box);
+        maps[count++] = &a->ckv;
+    }
+    if (p->d_tail) {
+        boxes[count] = latent_queries(p, p->q_tail, p->d_tail, p->q_tail_h);
+        maps[count++] = &a->q_tail;
+        if (box > 1) {
+            boxes[count] = latents(p, p->k_tail, p->d_tail, p->k_tail_n, p->k_tail_page, box);
+            maps[count++] = &a->kpe;
+        }
+    }
+    return bolide__cuda_tensor_maps(call, count, boxes, maps, served);
+}
+
+bolide_status bolide__attention_latent90_run(const bolide__call *call, const frozen_part *f,
+                                             const bolide__attention_params *p, int64_t flags,
+                                             bool *served) {
+    const int64_t box = latent_box(f);
+    bolide__attention_latent90_params a = {.p = *p,
+                                           .stream = f->q_len == 1 && p->group <= LATENT_ROWS};
+    *served = is_latent_plain(p);
+    if (!*served)
+        return BOLIDE_OK;
+    BOLIDE_TRY(encode_latent(call, p, box, &a, served));
+    if (!*served)
+        return BOLIDE_OK;
+    bolide__spec s =
+        BOLIDE_SPEC("attention/attention_latent_sm90.cu", "bolide_attention_latent_sm90");
+    bolide__spec_add(&s, "T", p->q_dtype);    /* f16, bf16 */
+    bolide__spec_add(&s, "OT", p->o_dtype);   /* 5 values */
+    bolide__spec_add(&s, "D_CKV", p->d_vo);   /* 512, 256 */
+    bolide__spec_add(&s, "D_KPE", p->d_tail); /* 64, 0 */
+    bolide__spec_add(&s, "BOX", box);         /* 1, 8 to 64 */
+    bolide__spec_add(&s, "FLAGS", flags);
+    const int64_t blocks = 3 * (p->d_vo / 64) + p->d_tail / 64 + 2;
+    const bolide__grid g = {.x = f->workers,
+                            .y = 1,
+                            .block = BOLIDE__SM90_THREADS,
+                            .dependent = 1,
+                            .shared =
+                                (int32_t)(blocks * LATENT_BLOCK + LATENT_BASES + LATENT_BARRIERS)};
     return bolide__cuda_launch(call, &s, &g, &a, sizeof a);
 }

@@ -36,11 +36,15 @@ constexpr int FLAGS = SPEC_FLAGS;
 constexpr bool PAGED = FLAGS & BOLIDE__SM90_PAGED;
 constexpr bool CAPPED = FLAGS & BOLIDE__SM90_CAPPED;
 constexpr bool Q_BOX = FLAGS & BOLIDE__SM90_Q_BOX;
+constexpr bool SIGNED = FLAGS & BOLIDE__SM90_SIGNED;
 static_assert(D_QK % 8 == 0 && D_VO % 8 == 0 && D_QK <= 256 && D_VO <= 256, "head sizes");
 constexpr bool GATHER = BOX == 1;
 static_assert(KEYS % 16 == 0 && KEYS % BOX == 0 && (BOX % 8 == 0 || GATHER), "keys of a tile");
 
 using half = element<T>::type;
+using out_elem = half;
+constexpr int SIZE = 2;             /* bytes of an element */
+constexpr int COLUMNS = 128 / SIZE; /* of a block */
 
 constexpr int ROWS = BOLIDE__SM90_ROWS;
 constexpr int STAGES = BOLIDE__SM90_STAGES;
@@ -52,13 +56,18 @@ constexpr int STEPS = (D_QK + 15) / 16; /* products of 16 deep in a logit */
 constexpr int BLOCK = KEYS * 128;       /* bytes of a block of keys or values */
 constexpr int Q_BLOCK = ROWS * 128;
 constexpr int Q_STAGES = BOLIDE__SM90_Q_STAGES(Q_BLOCKS, V_BLOCKS, KEYS);
+/* Products with values that a warpgroup asks for before the other one's turn: 0 to KEYS / 16; −1:
+ * there are no turns. */
+constexpr int HAND = 8;
 constexpr int SLOTS = 4; /* items between the thread that deals and those who work on them */
 /* A row's maximum is raised only when logits exceed it by this many powers of two: sums stay far
  * from overflow, and are almost never rescaled. */
 constexpr float SLACK = 8.0f;
+constexpr float BELOW = 0.0f; /* how far below the largest logit a raised base is */
 constexpr int WARPS = 4 * GROUPS;
 constexpr bool STREAMED = DV <= 128;      /* the state of two items fits the registers */
-constexpr int GATHERERS = GATHER ? 3 : 1; /* warps that load; the last of the four deals items */
+constexpr int GATHERERS = GATHER ? 4 : 1; /* warps that load */
+constexpr bool LOADER_DEALS = GATHER;
 constexpr int FULL_ARRIVALS = GATHER ? 32 * GATHERERS : 1;
 
 using params = bolide__attention_sm90_params;
@@ -96,15 +105,16 @@ extern __shared__ __align__(1024) unsigned char dynamic[];
 void multiply_keys(float (&x)[KEYS / 2], uint32_t q, uint32_t k) {
 #pragma unroll
     for (int i = 0; i < STEPS; i++)
-        wgmma<half>(x, row_descriptor(q + i / 4 * Q_BLOCK + i % 4 * 32),
-                    row_descriptor(k + i / 4 * BLOCK + i % 4 * 32), i > 0);
+        wgmma<half>(x, descriptor_at(q, i / 4 * Q_BLOCK + i % 4 * 32),
+                    descriptor_at(k, i / 4 * BLOCK + i % 4 * 32), i > 0);
 }
 
-/* O += P V. */
+/* O += P V, steps [FROM, TO) of 16 keys. */
+template <int FROM, int TO>
 void add_values(float (&o)[DV / 2], const uint32_t (&weights)[KEYS / 4], uint32_t v) {
 #pragma unroll
-    for (int i = 0; i < KEYS / 16; i++)
-        wgmma<half>(o, weights + 4 * i, column_descriptor(v + i * 2048, BLOCK));
+    for (int i = FROM; i < TO; i++)
+        wgmma<half>(o, weights + 4 * i, descriptor_at(v, i * 2048));
 }
 
 /* Values behind the last key are whatever memory holds, and 0 times NaN is NaN: they become zeros.
@@ -167,8 +177,17 @@ void leave_item(shared_memory &s, stream &c) {
     c.items.advance();
 }
 
+/* Low halves of the descriptors of the tiles whose turn it is. */
 uint32_t own_queries(shared_memory &s, const stream &c) {
-    return shared_address(s.q[c.q.stage]) + c.group * 64 * 128;
+    return uniform_half(row_descriptor(shared_address(s.q[c.q.stage]) + c.group * 64 * 128));
+}
+
+uint32_t own_keys(shared_memory &s, const stream &c) {
+    return uniform_half(row_descriptor(shared_address(s.k[c.k.stage])));
+}
+
+uint32_t own_values(shared_memory &s, const stream &c) {
+    return uniform_half(column_descriptor(shared_address(s.v[c.v.stage]), BLOCK));
 }
 
 /* Waits for the queries of an item, or copies them. */
@@ -179,11 +198,11 @@ void begin_queries(const params &a, shared_memory &s, stream &c, const item &it)
         load_own_queries(a.p, it, s.q[c.q.stage], c.group);
 }
 
-/* The products of tile n are there: its keys may be overwritten, and behind the last tile Q. */
-void leave_keys(shared_memory &s, stream &c, const item &it, int n) {
+/* The products of a tile are there: its keys may be overwritten, and behind an item's last Q. */
+void leave_keys(shared_memory &s, stream &c, bool is_last) {
     leave(s.empty_k[c.k.stage]);
     c.k.advance();
-    if (n == it.first) {
+    if (is_last) {
         leave(s.empty_q[c.q.stage]);
         c.q.advance();
     }
@@ -195,25 +214,32 @@ void begin_stream(const params &a, shared_memory &s, stream &c, const item &it, 
     begin_rows(a.p, it, c.group, r);
     begin_queries(a, s, c, it);
     wait_full(s.full_k[c.k.stage], c.k.phase);
+    const uint32_t q = own_queries(s, c), k = own_keys(s, c);
     wgmma_fence();
-    multiply_keys(x, own_queries(s, c), shared_address(s.k[c.k.stage]));
+    multiply_keys(x, q, k);
     wgmma_commit();
     wgmma_wait<0>(x);
-    leave_keys(s, c, it, it.last);
+    leave_keys(s, c, it.first == it.last);
     soften(a.p, r, it.last * KEYS, x);
     pack_weights(weights, x);
     c.tail = it.w.kv_end - it.last * KEYS;
 }
 
-void issue_values(shared_memory &s, stream &c, float (&o)[DV / 2],
-                  const uint32_t (&weights)[KEYS / 4]) {
-    wait_full(s.full_v[c.v.stage], c.v.phase);
+/* Waits for both sides of a turn, asking for them together. */
+void await_tiles(shared_memory &s, stream &c) {
+    barrier &k = s.full_k[c.k.stage], &v = s.full_v[c.v.stage];
+    if (!(barrier_is_over(k, c.k.phase) & barrier_is_over(v, c.v.phase))) {
+        barrier_wait(k, c.k.phase);
+        barrier_wait(v, c.v.phase);
+    }
+    if constexpr (GATHER)
+        fence_async_shared();
+}
+
+void clear_last_tail(shared_memory &s, stream &c) {
     if (!GATHER && c.tail < KEYS)
         clear_tail(s.v[c.v.stage], c.tail, c.group);
     c.tail = KEYS;
-    wgmma_fence();
-    add_values(o, weights, shared_address(s.v[c.v.stage]));
-    wgmma_commit();
 }
 
 void leave_values(shared_memory &s, stream &c) {
@@ -221,23 +247,54 @@ void leave_values(shared_memory &s, stream &c) {
     c.v.advance();
 }
 
-/* Asks for the products of tile n of an item, has the values of the tile before added meanwhile,
- * and comes back with the weights of the former in x. */
-void turn(const params &a, shared_memory &s, stream &c, const item &it, int n, rows_state &r,
+/* The tensor cores pass from one warpgroup to the other. */
+void take_turn(const stream &c) {
+    if constexpr (HAND >= 0)
+        named_sync(ORDER + c.group, 256);
+}
+
+void pass_turn(const stream &c) {
+    if constexpr (HAND >= 0)
+        named_arrive(ORDER + (c.group + 1) % GROUPS, 256);
+}
+
+/* Asks for the products of the tile of keys from `first` on, the last of its item or not, has the
+ * values of the tile before added meanwhile, and comes back with the weights of the former in x.
+ * All that products wait for is there before the first is asked for: a warpgroup whose turn it is
+ * keeps the tensor cores busy. */
+void turn(const params &a, shared_memory &s, stream &c, int first, bool is_last, rows_state &r,
           float (&x)[KEYS / 2], float (&o)[DV / 2], uint32_t (&weights)[KEYS / 4]) {
-    wait_full(s.full_k[c.k.stage], c.k.phase);
-    named_sync(ORDER + c.group, 256);
+    constexpr int PASS = HAND < 0 ? 0 : smaller(HAND, KEYS / 16);
+    const uint32_t v = own_values(s, c), q = own_queries(s, c), k = own_keys(s, c);
+    await_tiles(s, c);
+    clear_last_tail(s, c);
+    take_turn(c);
     wgmma_fence();
-    multiply_keys(x, own_queries(s, c), shared_address(s.k[c.k.stage]));
+    multiply_keys(x, q, k);
     wgmma_commit();
-    issue_values(s, c, o, weights);
-    named_arrive(ORDER + (c.group + 1) % GROUPS, 256);
+    add_values<0, PASS>(o, weights, v);
+    pass_turn(c);
+    add_values<PASS, KEYS / 16>(o, weights, v);
+    wgmma_commit();
     wgmma_wait<1>(x);
-    leave_keys(s, c, it, n);
-    soften(a.p, r, n * KEYS, x);
+    leave_keys(s, c, is_last);
+    soften(a.p, r, first, x);
     compute_now(r, x);
     wgmma_wait<0>(o);
     pin(weights);
+    leave_values(s, c);
+}
+
+/* The values of a stream's last tile. */
+void add_last_values(shared_memory &s, stream &c, float (&o)[DV / 2],
+                     const uint32_t (&weights)[KEYS / 4]) {
+    const uint32_t v = own_values(s, c);
+    wait_full(s.full_v[c.v.stage], c.v.phase);
+    clear_last_tail(s, c);
+    wgmma_fence();
+    add_values<0, KEYS / 16>(o, weights, v);
+    wgmma_commit();
+    wgmma_wait<0>(o);
     leave_values(s, c);
 }
 
@@ -258,7 +315,7 @@ void compute(const params &a, shared_memory &s) {
     rows_state r;
     float x[KEYS / 2], o[DV / 2];
     uint32_t weights[KEYS / 4];
-    if (c.group == 1)
+    if (HAND >= 0 && c.group == 1)
         named_arrive(ORDER, 256); /* the first turn is warpgroup 0's */
 #pragma unroll 1
     for (;;) {
@@ -275,9 +332,10 @@ void compute(const params &a, shared_memory &s) {
         begin_stream(a, s, c, *it, r, x, weights);
 #pragma unroll 1
         for (;;) {
+            const int last = it->first;
 #pragma unroll 1
-            for (int n = it->last - 1; n >= it->first; n--) {
-                turn(a, s, c, *it, n, r, x, o, weights);
+            for (int n = it->last - 1; n >= last; n--) {
+                turn(a, s, c, n * KEYS, n == last, r, x, o, weights);
                 rescale(r, o);
                 pack_weights(weights, x);
             }
@@ -290,7 +348,7 @@ void compute(const params &a, shared_memory &s) {
             rows_state begun;
             begin_rows(a.p, *then, c.group, begun);
             begin_queries(a, s, c, *then);
-            turn(a, s, c, *then, then->last, begun, x, o, weights);
+            turn(a, s, c, then->last * KEYS, then->first == then->last, begun, x, o, weights);
             pack_weights(weights, x);
             c.tail = then->w.kv_end - then->last * KEYS;
             write_rows(a.p, *it, c.group, r, o);
@@ -299,9 +357,7 @@ void compute(const params &a, shared_memory &s) {
             r = begun;
             it = then;
         }
-        issue_values(s, c, o, weights);
-        wgmma_wait<0>(o);
-        leave_values(s, c);
+        add_last_values(s, c, o, weights);
         write_rows(a.p, *it, c.group, r, o);
         leave_item(s, c);
     }
@@ -336,7 +392,7 @@ extern "C" __global__ void __launch_bounds__(BOLIDE__SM90_THREADS, 1)
         if (threadIdx.x / 32 < GATHERERS)
             load_all(a, s);
         else if (threadIdx.x == 96)
-            deal_items(a, s);
+            deal_all(a, s);
     } else {
         take_registers<GATHER ? 216 : 232>();
         compute(a, s);

@@ -28,8 +28,21 @@ enum {
 enum {
     BOLIDE__SM90_PAGED = 1,
     BOLIDE__SM90_CAPPED = 2,
-    BOLIDE__SM90_Q_BOX = 4 /* the rows of a tile of q are one box: the group divides them */
+    BOLIDE__SM90_SIGNED = 8, /* what logits are scaled by may be below 0 */
+    BOLIDE__SM90_Q_BOX = 4   /* the rows of a tile of q are one box: the group divides them */
 };
+
+/* Of attention_latent_sm90.cu. */
+enum { BOLIDE__LATENT90_ROWS = 64, BOLIDE__LATENT90_KEYS = 64 };
+
+typedef struct bolide__attention_latent90_params {
+    bolide__tensor_map q;      /* [q_rows * h_q, d_vo] */
+    bolide__tensor_map q_tail; /* [q_rows * h_q, d_tail] */
+    bolide__tensor_map ckv;    /* [pages, rows of a page, d_vo] */
+    bolide__tensor_map kpe;    /* [pages, rows of a page, d_tail] */
+    bolide__attention_params p;
+    int64_t stream; /* 1: every latent is read once */
+} bolide__attention_latent90_params;
 
 typedef struct bolide__attention_sm90_params {
     bolide__tensor_map q; /* [q_rows, h_kv, group, d_qk] */
@@ -53,6 +66,15 @@ void bolide__attention_sm90_list(const struct bolide__attention_frozen *f,
 bolide_status bolide__attention_sm90_run(const bolide__call *call,
                                          const struct bolide__attention_frozen *f,
                                          const bolide__attention_params *p, bool *served);
+
+/* Whether attention_latent_sm90.cu computes a plan of latents: sets latent90 of the frozen part. */
+void bolide__attention_latent90_choose(const bolide__call *call,
+                                       struct bolide__attention_frozen *f);
+/* Runs it; *served is false where the arguments of this run are not for it. */
+bolide_status bolide__attention_latent90_run(const bolide__call *call,
+                                             const struct bolide__attention_frozen *f,
+                                             const bolide__attention_params *p, int64_t flags,
+                                             bool *served);
 
 #endif
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The warpgroup of attention_sm90.cu that loads: one thread deals out items through a ring in
-// shared memory, one warp asks for the copies of Q, keys and values. Included by that file only,
-// behind its constants and its shared memory.
+// The warpgroup of attention_sm90.cu that loads: a thread deals out items through a ring in shared
+// memory, and one warp asks for the copies of Q, keys and values, or all four make them. Included
+// by that file only, behind its constants and its shared memory.
 
 #ifndef BOLIDE_OPS_ATTENTION_SM90_LOAD_CUH
 #define BOLIDE_OPS_ATTENTION_SM90_LOAD_CUH
@@ -19,7 +19,7 @@ int32_t dealt(int32_t k) {
 /* Heads whose keys and values should be in the L2 at one time. If those of one head do not fit,
  * all heads run side by side. */
 int32_t section_heads(const params &a, int32_t kv_len) {
-    const int64_t one = (int64_t)kv_len * (D_QK + D_VO) * 2;
+    const int64_t one = (int64_t)kv_len * (D_QK + D_VO) * SIZE;
     int32_t heads = (int32_t)a.p.h_kv;
     while (heads > 1 && heads % 2 == 0 && heads * one > a.section_bytes)
         heads /= 2;
@@ -78,29 +78,49 @@ void fetch_item(const params &a, int32_t index, item &it) {
     it.last = (it.w.kv_end + KEYS - 1) / KEYS - 1;
 }
 
-/* By one thread. */
-void deal_items(const params &a, shared_memory &s) {
+/* What the thread that deals knows. */
+struct dealer {
+    ring_place<SLOTS> at;
+    int32_t index, count; /* the next item, and how many were dealt; index −1: the end was */
+};
+
+dealer begin_dealing() {
+    return {{0, 1}, (int32_t)blockIdx.x, 0};
+}
+
+/* Puts the next item into the ring, or the end. */
+void deal_item(const params &a, shared_memory &s, dealer &d) {
     const bolide__attention_params &p = a.p;
+    if (d.index < 0)
+        return;
     const int32_t items = (p.rule.tiles ? p.rule.tiles : p.counts->items) * (int32_t)p.h_kv;
-    ring_place<SLOTS> at = {0, 1};
-    int32_t index = (int32_t)blockIdx.x;
-    for (int32_t k = 1;; k++, at.advance()) {
-        barrier_wait(s.empty_item[at.stage], at.phase);
-        item &it = s.items[at.stage];
-        if (index >= items) {
-            it.head = -1;
-            barrier_arrive(s.full_item[at.stage]);
-            break;
-        }
-        fetch_item(a, index, it);
-        barrier_arrive(s.full_item[at.stage]);
-        index = a.tickets ? (int32_t)gridDim.x + atomicAdd(a.tickets, 1) : dealt(k);
+    barrier_wait(s.empty_item[d.at.stage], d.at.phase);
+    item &it = s.items[d.at.stage];
+    const bool more = d.index < items;
+    if (more)
+        fetch_item(a, d.index, it);
+    else
+        it.head = -1;
+    barrier_arrive(s.full_item[d.at.stage]);
+    d.at.advance();
+    d.count++;
+    if (more) {
+        d.index = a.tickets ? (int32_t)gridDim.x + atomicAdd(a.tickets, 1) : dealt(d.count);
+        return;
     }
+    d.index = -1;
     /* The last block has seen all others take their last ticket. */
     if (a.tickets && atomicAdd(a.tickets + 1, 1) == (int32_t)gridDim.x - 1) {
         a.tickets[0] = 0;
         a.tickets[1] = 0;
     }
+}
+
+/* By one thread that does nothing else. */
+void deal_all(const params &a, shared_memory &s) {
+    dealer d = begin_dealing();
+    while (d.index >= 0)
+        deal_item(a, s, d);
 }
 
 /* ---- copies -----------------------------------------------------------------------------------
@@ -135,7 +155,7 @@ void copy_tile(unsigned char (&to)[BLOCKS][BLOCK], const bolide__tensor_map &map
         const int32_t row = PAGED ? (int32_t)((uint32_t)key % (uint32_t)p.page_size) : start + key;
 #pragma unroll
         for (int b = 0; b < BLOCKS; b++)
-            copy_box(to[b] + lane * BOX * 128, map, full, 64 * b, row, it.head, page, policy);
+            copy_box(to[b] + lane * BOX * 128, map, full, COLUMNS * b, row, it.head, page, policy);
     }
 }
 
@@ -148,76 +168,96 @@ void copy_queries(const params &a, shared_memory &s, const item &it,
         const uint64_t policy = stream_policy();
 #pragma unroll
         for (int b = 0; b < Q_BLOCKS; b++)
-            copy_box(s.q[at.stage][b], a.q, s.full_q[at.stage], 64 * b, 0, it.head, token, policy);
+            copy_box(s.q[at.stage][b], a.q, s.full_q[at.stage], COLUMNS * b, 0, it.head, token,
+                     policy);
     }
     __syncwarp();
 }
 
 /* ---- rows one by one --------------------------------------------------------------------------
  *
- * Where pages do not make boxes, three warps copy 16 bytes a lane, two rows or more at a time.
- * Which page a row lies on is asked for by one lane a row, a tile ahead.
+ * Where pages do not make boxes, four warps copy 16 bytes a lane, two rows or more at a time, each
+ * warp a quarter of a tile. Which page a row lies on is asked for by one lane a row, two tiles
+ * ahead, and nothing is computed from the answer before it is needed.
  */
 
 constexpr int ROW_LANES = D_QK <= 64 ? 8 : 16; /* that share a row; wider rows take several turns */
 constexpr int TURN_ROWS = 32 / ROW_LANES;
-constexpr int TURNS = (KEYS / TURN_ROWS + GATHERERS - 1) / GATHERERS; /* of a warp and tile */
-constexpr int ASKED = (TURNS * TURN_ROWS + 31) / 32; /* rows that a lane asks for */
+constexpr int WARP_ROWS = KEYS / 4;
+constexpr int TURNS = WARP_ROWS / TURN_ROWS;
+constexpr int AT_ONCE = TURNS % 4 == 0 ? 4 : TURNS % 5 == 0 ? 5 : 1; /* turns */
+static_assert(WARP_ROWS <= 32 && WARP_ROWS % TURN_ROWS == 0, "rows of a warp");
 
-/* Where a lane's rows of a tile lie, as elements behind the first of the head; −1: no key. */
-struct asked_rows {
-    int64_t k[ASKED], v[ASKED];
+/* A lane's row of a tile. */
+struct asked_row {
+    int32_t page, in_page; /* page −1: no key */
 };
 
-asked_rows ask(const bolide__attention_params &p, const work &w, int32_t tile) {
+asked_row ask(const bolide__attention_params &p, const work &w, int32_t tile) {
     const int64_t list = p.table_row ? w.request * p.table_row : (int64_t)w.kv_start;
     const uint32_t size = (uint32_t)p.page_size;
-    asked_rows r;
-#pragma unroll
-    for (int i = 0; i < ASKED; i++) {
-        const int at = i * 32 + threadIdx.x % 32; /* among the warp's rows */
-        const int32_t row =
-            (at / TURN_ROWS * GATHERERS + (int)threadIdx.x / 32) * TURN_ROWS + at % TURN_ROWS;
-        const uint32_t key = (uint32_t)(tile * KEYS + row);
-        r.k[i] = r.v[i] = -1;
-        if (row < KEYS && (int32_t)key < w.kv_end) {
-            const int64_t page = p.indices[list + key / size], in_page = key % size;
-            r.k[i] = page * p.k_page + in_page * p.k_n;
-            r.v[i] = page * p.v_page + in_page * p.v_n;
-        }
+    const int32_t lane = threadIdx.x % 32;
+    const uint32_t key = (uint32_t)(tile * KEYS + (int32_t)threadIdx.x / 32 * WARP_ROWS + lane);
+    asked_row r = {-1, 0};
+    if (lane < WARP_ROWS && (int32_t)key < w.kv_end) {
+        r.page = p.indices[list + key / size];
+        r.in_page = (int32_t)(key % size);
     }
     return r;
 }
 
-/* One side of a tile; rows without a key become zeros. */
-template <int BLOCKS, int D>
-void gather_tile(unsigned char (&to)[BLOCKS][BLOCK], const half *from, barrier &full,
-                 barrier &empty, uint32_t phase, const int64_t (&at)[ASKED]) {
+/* Rows of 16-byte pieces of one side of a tile, to be shared by the warp's lanes. WHOLE: they all
+ * have keys, and no columns are missing. */
+template <bool WHOLE, int BLOCKS, int D>
+void gather_rows(unsigned char *to, const half *from, int64_t page_step, int64_t row_step,
+                 const asked_row &asked) {
     const int lane = threadIdx.x % 32, part = lane / ROW_LANES, piece = lane % ROW_LANES;
-    const int first = (int)threadIdx.x / 32 * TURN_ROWS + part;
-    barrier_wait(empty, phase);
+    const int warp_row = (int)threadIdx.x / 32 * WARP_ROWS + part;
+    from += piece * 8;
+#pragma unroll 1
+    for (int first = 0; first < TURNS; first += AT_ONCE) {
+        const half *start[AT_ONCE];
+        bool there[AT_ONCE];
 #pragma unroll
-    for (int asked = 0; asked < ASKED; asked++) {
-#pragma unroll 4
-        for (int n = 0; n < 32 / TURN_ROWS; n++) {
-            const int turn = asked * 32 / TURN_ROWS + n;
-            const int64_t start = __shfl_sync(0xffffffffu, at[asked], n * TURN_ROWS + part);
-            const int row = turn * GATHERERS * TURN_ROWS + first;
-            if (turn >= TURNS || row >= KEYS)
-                break;
+        for (int i = 0; i < AT_ONCE; i++) {
+            const int own = (first + i) * TURN_ROWS + part;
+            const int32_t page = __shfl_sync(0xffffffffu, asked.page, own);
+            const int32_t in_page = __shfl_sync(0xffffffffu, asked.in_page, own);
+            there[i] = WHOLE || page >= 0;
+            start[i] = from + (there[i] ? page * page_step + in_page * row_step : 0);
+        }
 #pragma unroll
-            for (int i = 0; i < BLOCKS * 8; i += ROW_LANES) {
-                if (BLOCKS * 8 % ROW_LANES != 0 && i + piece >= BLOCKS * 8)
+        for (int i = 0; i < AT_ONCE; i++) {
+            const int row = warp_row + (first + i) * TURN_ROWS;
+            unsigned char *at_row = to + row * 128 + ((piece ^ row) & 7) * 16;
+#pragma unroll
+            for (int at = 0; at < BLOCKS * 8; at += ROW_LANES) {
+                if (BLOCKS * 8 % ROW_LANES != 0 && at + piece >= BLOCKS * 8)
                     break;
-                const bool there = start >= 0 && (i + piece) * 8 < D;
-                copy_16(&to[0][0] + (i + piece) / 8 * BLOCK + row * 128 + ((piece ^ row) & 7) * 16,
-                        there ? from + start + (i + piece) * 8 : from, there ? 16 : 0);
+                unsigned char *at_piece = at_row + (at + piece) / 8 * BLOCK;
+                if constexpr (WHOLE) {
+                    copy_16(at_piece, start[i] + at * 8, 16);
+                } else {
+                    const bool here = there[i] && (at + piece) * 8 < D;
+                    copy_16(at_piece, here ? start[i] + at * 8 : from, here ? 16 : 0);
+                }
             }
         }
     }
-    /* Counts this thread in once its copies are there. */
-    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(&full))
-                 : "memory");
+}
+
+/* One side of a tile; rows without a key become zeros. */
+template <int BLOCKS, int D>
+void gather_tile(unsigned char (&to)[BLOCKS][BLOCK], const half *from, int64_t page_step,
+                 int64_t row_step, barrier &full, barrier &empty, uint32_t phase,
+                 const asked_row &asked) {
+    barrier_wait(empty, phase);
+    if (D == BLOCKS * 64 &&
+        __all_sync(0xffffffffu, asked.page >= 0 || threadIdx.x % 32 >= WARP_ROWS))
+        gather_rows<true, BLOCKS, D>(to[0], from, page_step, row_step, asked);
+    else
+        gather_rows<false, BLOCKS, D>(to[0], from, page_step, row_step, asked);
+    barrier_arrive_copied(full);
 }
 
 /* ---- the order --------------------------------------------------------------------------------
@@ -226,7 +266,7 @@ void gather_tile(unsigned char (&to)[BLOCKS][BLOCK], const half *from, barrier &
 /* What a warp that loads has in hand of a tile. */
 struct located {
     int32_t page;
-    asked_rows rows;
+    asked_row row;
 };
 
 located locate(const params &a, const item &it, int32_t tile) {
@@ -234,7 +274,7 @@ located locate(const params &a, const item &it, int32_t tile) {
     if (tile < it.first)
         return l;
     if constexpr (GATHER)
-        l.rows = ask(a.p, it.w, tile);
+        l.row = ask(a.p, it.w, tile);
     else
         l.page = look_up(a.p, it.w, tile);
     return l;
@@ -245,8 +285,8 @@ void copy_keys(const params &a, shared_memory &s, const item &it, int32_t tile, 
     barrier &full = s.full_k[at.stage], &empty = s.empty_k[at.stage];
     if constexpr (GATHER)
         gather_tile<Q_BLOCKS, D_QK>(s.k[at.stage],
-                                    static_cast<const half *>(a.p.k) + it.head * a.p.k_h, full,
-                                    empty, at.phase, l.rows.k);
+                                    static_cast<const half *>(a.p.k) + it.head * a.p.k_h,
+                                    a.p.k_page, a.p.k_n, full, empty, at.phase, l.row);
     else
         copy_tile(s.k[at.stage], a.k, full, empty, at.phase, a.p, it, it.w.kv_start, tile, l.page,
                   policy);
@@ -258,21 +298,28 @@ void copy_values(const params &a, shared_memory &s, const item &it, int32_t tile
     barrier &full = s.full_v[at.stage], &empty = s.empty_v[at.stage];
     if constexpr (GATHER)
         gather_tile<V_BLOCKS, D_VO>(s.v[at.stage],
-                                    static_cast<const half *>(a.p.v) + it.head * a.p.v_h, full,
-                                    empty, at.phase, l.rows.v);
+                                    static_cast<const half *>(a.p.v) + it.head * a.p.v_h,
+                                    a.p.v_page, a.p.v_n, full, empty, at.phase, l.row);
     else
         copy_tile(s.v[at.stage], a.v, full, empty, at.phase, a.p, it, it.w.v_start, tile, l.page,
                   policy);
     at.advance();
 }
 
-/* In the order in which tiles are needed: K of one, then V of the one before. */
+/* In the order in which tiles are needed: K of one, then V of the one before. Where all four warps
+ * load, the first thread also deals, one item ahead. */
 void load_all(const params &a, shared_memory &s) {
     const uint64_t policy = keep_policy();
+    dealer d = begin_dealing();
+    if (LOADER_DEALS && threadIdx.x == 0)
+        deal_item(a, s, d);
     ring_place<SLOTS> ip = {0, 0};
     ring_place<STAGES> kp = {0, 1}, vp = {0, 1};
     ring_place<Q_STAGES> qp = {0, 1};
     for (;; ip.advance()) {
+        if (LOADER_DEALS && threadIdx.x == 0)
+            deal_item(a, s, d);
+        __syncwarp();
         barrier_wait(s.full_item[ip.stage], ip.phase);
         const item &it = s.items[ip.stage];
         if (it.head < 0)

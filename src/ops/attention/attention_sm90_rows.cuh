@@ -53,6 +53,9 @@ void begin_rows(const bolide__attention_params &p, const item &it, int group, ro
         r.l[i] = 0;
         r.weight[i] = 1;
         r.scale[i] = common * scale_of(p.q_scale, head_of(p, it, row));
+        /* A scale of 0 would turn a masked key's infinity into NaN. */
+        if constexpr (!CAPPED && !SIGNED)
+            r.scale[i] = fmaxf(r.scale[i], 1e-36f);
         r.low[i] = low_of(p, it.w, token);
         r.high[i] = high_of(p, it.w, token);
     }
@@ -69,7 +72,7 @@ void load_own_queries(const bolide__attention_params &p, const item &it,
 #pragma unroll 4
     for (int i = thread; i < 64 * Q_BLOCKS * 8; i += 128) {
         const int32_t row = group * 64 + i / (Q_BLOCKS * 8);
-        const int piece = i % (Q_BLOCKS * 8), column = piece * 8;
+        const int piece = i % (Q_BLOCKS * 8), column = piece * (16 / SIZE);
         uint4 x = {};
         if (row < rows && column < D_QK)
             x = *reinterpret_cast<const uint4 *>(static_cast<const half *>(p.q) +
@@ -101,7 +104,7 @@ void bend(const bolide__attention_params &p, const rows_state &r, float (&x)[KEY
                 if (e / 2 % 2 == i)
                     x[e] = tanh_exact(x[e] * r.scale[i]) * ((float)p.soft_cap * LOG2E);
             }
-        } else if (r.scale[i] < 0) {
+        } else if (SIGNED && r.scale[i] < 0) {
 #pragma unroll
             for (int e = 0; e < KEYS / 2; e++) {
                 if (e / 2 % 2 == i)
@@ -133,8 +136,7 @@ void soften(const bolide__attention_params &p, rows_state &r, int32_t first, flo
     float base[2], scale[2];
 #pragma unroll
     for (int i = 0; i < 2; i++) {
-        /* A scale of 0 would turn a masked key's infinity into NaN. */
-        scale[i] = CAPPED ? 1.0f : fmaxf(fabsf(r.scale[i]), 1e-36f);
+        scale[i] = CAPPED ? 1.0f : SIGNED ? fmaxf(fabsf(r.scale[i]), 1e-36f) : r.scale[i];
         float top[2] = {x[2 * i], x[2 * i + 1]};
 #pragma unroll
         for (int e = 4; e < KEYS / 2; e += 4) {
@@ -142,7 +144,7 @@ void soften(const bolide__attention_params &p, rows_state &r, int32_t first, flo
             top[1] = fmaxf(top[1], x[e + 2 * i + 1]);
         }
         const float most = lanes_max<4>(fmaxf(top[0], top[1])) * scale[i];
-        const float m = most > r.m[i] + SLACK ? most : r.m[i];
+        const float m = most > r.m[i] + SLACK ? most - BELOW : r.m[i];
         base[i] = m == -INFINITE ? 0.0f : m;
         r.weight[i] = exp2_fast(r.m[i] - base[i]);
         r.m[i] = m;
@@ -167,10 +169,21 @@ void rescale(const rows_state &r, float (&o)[DV / 2]) {
     }
 }
 
-void pack_weights(uint32_t (&to)[KEYS / 4], const float (&x)[KEYS / 2]) {
+/* As the next product takes them: pairs of 16 bits, or fours of 8, whose keys are 8 apart by twos;
+ * the values lie in the same order. */
+void pack_weights(uint32_t (&to)[KEYS * SIZE / 8], const float (&x)[KEYS / 2]) {
+    if constexpr (SIZE == 2) {
 #pragma unroll
-    for (int i = 0; i < KEYS / 4; i++)
-        to[i] = floats_to_halves<half>(x[2 * i], x[2 * i + 1]);
+        for (int i = 0; i < KEYS / 4; i++)
+            to[i] = floats_to_halves<out_elem>(x[2 * i], x[2 * i + 1]);
+    } else {
+#pragma unroll
+        for (int i = 0; i < KEYS / 8; i++) {
+            const int e = 8 * (i / 2) + 2 * (i % 2);
+            to[i] = floats_to_e4m3x2(x[e], x[e + 1]) |
+                    (uint32_t)floats_to_e4m3x2(x[e + 4], x[e + 5]) << 16;
+        }
+    }
 }
 
 /* ---- the end of an item -----------------------------------------------------------------------
@@ -190,6 +203,53 @@ void exchange(uint32_t (&w)[4]) {
         const uint32_t x = __shfl_xor_sync(0xffffffffu, high ? w[i] : w[i + 2], 2);
         w[i] = high ? x : w[i];
         w[i + 2] = high ? w[i + 2] : x;
+    }
+}
+
+/* A row in pieces of 16 bytes. */
+void write_pieces(out_elem *out, int i, float factor, bool there, const float (&o)[DV / 2]) {
+    const bool wide = reinterpret_cast<uintptr_t>(out) % 16 == 0;
+#pragma unroll
+    for (int j = 0; j < DV / 8; j += 4) {
+        uint32_t w[4];
+#pragma unroll
+        for (int c = 0; c < 4; c++) {
+            const int e = 4 * (j + c) + 2 * i;
+            w[c] = factor == 0 ? 0 : floats_to_halves<out_elem>(o[e] * factor, o[e + 1] * factor);
+        }
+        exchange(w);
+        const int column = 8 * (j + (int)threadIdx.x % 4);
+        if (!there || column >= D_VO)
+            continue;
+        if (wide) {
+            store(out + column, words<16>{w[0], w[1], w[2], w[3]});
+        } else {
+#pragma unroll
+            for (int c = 0; c < 8; c++)
+                out[column + c] = out_elem{(uint16_t)(w[c / 2] >> c % 2 * 16)};
+        }
+    }
+}
+
+/* A row where a thread's columns are fours of 16, as turned values have them. */
+void write_fours(out_elem *out, int i, float factor, bool there, const float (&o)[DV / 2]) {
+    const bool wide = reinterpret_cast<uintptr_t>(out) % 8 == 0;
+#pragma unroll
+    for (int j = 0; j < DV / 16; j++) {
+        const int e = 8 * j + 2 * i, column = 16 * j + 4 * ((int)threadIdx.x % 4);
+        uint32_t w[2] = {floats_to_halves<out_elem>(o[e] * factor, o[e + 4] * factor),
+                         floats_to_halves<out_elem>(o[e + 1] * factor, o[e + 5] * factor)};
+        if (factor == 0)
+            w[0] = w[1] = 0;
+        if (!there || column >= D_VO)
+            continue;
+        if (wide) {
+            store(out + column, words<8>{w[0], w[1]});
+        } else {
+#pragma unroll
+            for (int c = 0; c < 4; c++)
+                out[column + c] = out_elem{(uint16_t)(w[c / 2] >> c % 2 * 16)};
+        }
     }
 }
 
@@ -217,29 +277,12 @@ void write_rows(const bolide__attention_params &p, const item &it, int group, co
                 p.flags & BOLIDE__ATTN_LSE_BASE_E ? lse * LN2 : lse;
         const float factor =
             l == 0 ? 0.0f : weight / l * (scale_of(p.v_scale, it.head) / scale_of(p.o_scale, 0));
-        half *out =
-            static_cast<half *>(p.out) + ((int64_t)it.w.o_start + token) * p.out_n + head * p.out_h;
-        const bool wide = reinterpret_cast<uintptr_t>(out) % 16 == 0;
-#pragma unroll
-        for (int j = 0; j < DV / 8; j += 4) {
-            uint32_t w[4];
-#pragma unroll
-            for (int c = 0; c < 4; c++) {
-                const int e = 4 * (j + c) + 2 * i;
-                w[c] = factor == 0 ? 0 : floats_to_halves<half>(o[e] * factor, o[e + 1] * factor);
-            }
-            exchange(w);
-            const int column = 8 * (j + (int)threadIdx.x % 4);
-            if (row >= rows || column >= D_VO)
-                continue;
-            if (wide) {
-                store(out + column, words<16>{w[0], w[1], w[2], w[3]});
-            } else {
-#pragma unroll
-                for (int c = 0; c < 8; c++)
-                    out[column + c] = half{(uint16_t)(w[c / 2] >> c % 2 * 16)};
-            }
-        }
+        out_elem *out = static_cast<out_elem *>(p.out) + ((int64_t)it.w.o_start + token) * p.out_n +
+                        head * p.out_h;
+        if constexpr (SIZE == 2)
+            write_pieces(out, i, factor, row < rows, o);
+        else
+            write_fours(out, i, factor, row < rows, o);
     }
 }
 
