@@ -14,6 +14,7 @@
 
 set -u
 cd "$(dirname "$0")/.." || exit 1
+self=$PWD/tools/check_gpu.sh
 tests=build/tests/bolide_op_tests
 state=build/check-gpu
 limit=${LIMIT:-480}
@@ -41,7 +42,7 @@ first_steps() {
 }
 
 other_steps() {
-    parts operators 16
+    parts operators 32
     for test in every_format the_text_of_the_cpu any_batch_and_graph one_graph_for_all_lengths \
         filters the_real_model; do
         echo "engine-$test"
@@ -116,7 +117,7 @@ run_step() {
         return
     fi
     start=$(date +%s)
-    OMP_WAIT_POLICY=passive timeout "$limit" "$0" --command "$1" >"$log" 2>&1
+    OMP_WAIT_POLICY=passive timeout "$limit" "$self" --command "$1" >"$log" 2>&1
     status=$?
     counts=$(grep -aoE '[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped' "$log" | tail -n 1)
     [ "$status" != 124 ] || counts=
@@ -170,7 +171,7 @@ mkdir -p "$state"
 stamp=$({
     build/bolide doctor | grep -E 'version|driver:|nvrtc:|device '
     cat build/bolide "$tests" build/tests/test_llm_gpu build/tests/test_prop_variant \
-        build/tests/test_prop_concurrent python/bolide/*.py tests/python/*.py "$0"
+        build/tests/test_prop_concurrent python/bolide/*.py tests/python/*.py "$self"
 } 2>/dev/null | cksum)
 if [ -n "${FRESH:-}" ] || [ "$(cat "$state/stamp" 2>/dev/null)" != "$stamp" ]; then
     rm -f "$state"/*.result "$state"/*.log
@@ -189,7 +190,7 @@ for step in $(echo "$all" | grep -E '^kernels-|^python-0' | left); do
     run_step "$step"
 done
 export OMP_NUM_THREADS="${OMP_NUM_THREADS:-$((cores / jobs > 0 ? cores / jobs : 1))}"
-echo "$all" | grep -vE '^kernels-|^python-0' | left | xargs -n 1 -P "$jobs" "$0" --step
+echo "$all" | grep -vE '^kernels-|^python-0' | left | xargs -n 1 -P "$jobs" "$self" --step
 
 unfinished=$(echo "$all" | left | while read -r step; do
     [ -f "$state/$step.result" ] || echo "$step"

@@ -130,6 +130,9 @@ typedef struct bolide_batch_decode_plan_args {
     const bolide_workspace *workspace;
     bolide_plan *plan;
     const bolide_variant *variant; /* or NULL; the same texts as in run */
+    int64_t plan_on_device; /* 1: lengths stay on the GPU and a kernel plans there: no wait, and a
+                               capture may hold it. Needs seq_lens and max_num_rows; the split is
+                               balanced. On the CPU like 0; default 0 */
 } bolide_batch_decode_plan_args;
 
 typedef struct bolide_batch_decode_run_args {
@@ -211,6 +214,9 @@ typedef struct bolide_batch_prefill_paged_plan_args {
     int64_t chunked_attention_size; /* c > 0: a query at position p sees no key before c * floor(p /
                                        c), the first of its chunk; default 0: off */
     const bolide_tensor *o_indptr;  /* [b+1] i32: rows of out; default qo_indptr */
+    int64_t plan_on_device; /* 1: lengths stay on the GPU and a kernel plans there: no wait, and a
+                               capture may hold it. Needs seq_lens and max_num_rows; the split is
+                               balanced. On the CPU like 0; default 0 */
 } bolide_batch_prefill_paged_plan_args;
 
 typedef struct bolide_batch_prefill_paged_run_args {
@@ -299,6 +305,9 @@ typedef struct bolide_batch_prefill_ragged_plan_args {
     const bolide_variant *variant;  /* or NULL; the same texts as in run */
     int64_t chunked_attention_size; /* c > 0: a query at position p sees no key before c * floor(p /
                                        c), the first of its chunk; default 0: off */
+    int64_t plan_on_device; /* 1: lengths stay on the GPU and a kernel plans there: no wait, and a
+                               capture may hold it. Needs seq_lens and max_num_rows; the split is
+                               balanced. On the CPU like 0; default 0 */
 } bolide_batch_prefill_ragged_plan_args;
 
 typedef struct bolide_batch_prefill_ragged_run_args {
@@ -444,6 +453,9 @@ typedef struct bolide_batch_mla_plan_args {
     int64_t max_sequence_kv;
     const bolide_workspace *workspace;
     bolide_plan *plan;
+    int64_t plan_on_device; /* 1: lengths stay on the GPU and a kernel plans there: no wait, and a
+                               capture may hold it. Needs max_num_rows; the split is balanced. On
+                               the CPU like 0; default 0 */
 } bolide_batch_mla_plan_args;
 
 typedef struct bolide_batch_mla_run_args {

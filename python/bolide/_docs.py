@@ -24,7 +24,7 @@ append_value: ``[nnz, h_kv, d]``, of append_key's dtype.
 args: the variant's own tensors and numbers, in the order of ``jit_args``.
 backend: a name of FlashInfer's; all stand for the same contract, others raise ValueError.
 backend_checks: for each backend's name a predicate of the arguments.
-batch_indices: ``[nnz]`` int32 or int64, the request of each new token; a negative one is skipped.
+batch_indices: ``[nnz]`` int32, the request of each new token; a negative one is skipped.
 batch_offsets_k: ``[b]`` or ``[b + 1]`` int32, elements before each request's keys in k_cache.
 batch_offsets_o: ``[b]`` or ``[b + 1]`` int32, elements before each request's rows of out.
 batch_offsets_v: ``[b]`` or ``[b + 1]`` int32, elements before each request's values in v_cache.
@@ -190,7 +190,7 @@ params: values that a call may leave out, by name.
 pdl: a hint that changes no result.
 pos_encoding_mode: "NONE", "ROPE_LLAMA" turns q and k in the kernel, "ALIBI" adds slopes to logits.
 pos_ids: ``[n]`` int32 or int64, the position of each row.
-positions: ``[nnz]`` int32 or int64, the place of each new token in its request.
+positions: ``[nnz]`` int32, the place of each new token in its request.
 pre_idx: a hint.
 prefix_len_ptr: ``[b]`` uint32, keys that all items of a request share (multi-item scoring).
 probs: ``[n, v]``, rows that sum to 1.

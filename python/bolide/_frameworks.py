@@ -113,6 +113,13 @@ def widened(tensor: Any):
     return tensor.astype("float32") if half else tensor
 
 
+def narrowed(tensor: Any):
+    """int64 in int32; any other tensor as it is."""
+    if _dtypes.name_of(tensor.dtype) != "int64":
+        return tensor
+    return tensor.to(torch.int32) if is_torch(tensor) else tensor.astype("int32")
+
+
 def full(like: Any, shape, dtype: Any, value):
     """The same, filled."""
     out = empty(like, shape, dtype)

@@ -30,8 +30,8 @@ _append_mla = operator("append_paged_mla_kv_cache",
 
 def get_seq_lens(kv_indptr: Tensor, kv_last_page_len: Tensor, page_size: int) -> Tensor:
     """Tokens of each request, ``[b]`` int32: ``(pages - 1) * page_size + last_page_len``, and 0
-    without pages."""
-    return _seq_lens(kv_indptr, kv_last_page_len, page_size, None)
+    without pages. Of arguments in int64 copies are made."""
+    return _seq_lens(*map(_frameworks.narrowed, (kv_indptr, kv_last_page_len)), page_size, None)
 
 
 def get_batch_indices_positions(append_indptr: Tensor, seq_lens: Tensor, nnz: int,
@@ -41,14 +41,14 @@ def get_batch_indices_positions(append_indptr: Tensor, seq_lens: Tensor, nnz: in
 
     :param append_indptr: ``[b + 1]`` int32: request i appends rows ``append_indptr[i]`` to
         ``append_indptr[i + 1]``.
-    :param seq_lens: ``[b]`` int32, lengths behind the append.
+    :param seq_lens: ``[b]`` int32, or int64, of which a copy is made; lengths behind the append.
     :returns: batch_indices and positions, ``[nnz]`` int32; what no request owns is -1 and 0.
     """
     if batch_indices is None:
         batch_indices = _frameworks.empty(append_indptr, (nnz,), "int32")
     if positions is None:
         positions = _frameworks.empty(append_indptr, (nnz,), "int32")
-    _positions(append_indptr, seq_lens, batch_indices, positions)
+    _positions(*map(_frameworks.narrowed, (append_indptr, seq_lens)), batch_indices, positions)
     return batch_indices, positions
 
 

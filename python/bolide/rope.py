@@ -200,11 +200,16 @@ def mla_rope_quantize_fp8(
     k_rope_out: Optional[Tensor] = None, q_nope_out: Optional[Tensor] = None,
     k_nope_out: Optional[Tensor] = None, enable_pdl: bool = False,
 ) -> Tuple[Tensor, Tensor, Tensor, Tensor]:
-    """:func:`rope_quantize_fp8` for MLA: keys ``[n, d]`` without heads, every part given."""
+    """:func:`rope_quantize_fp8` for MLA: keys ``[n, d]`` without heads, every part given.
+
+    Keys with heads are taken as well, ``[n, h_kv, d]``: engines give ``h_kv = 1``, or the heads of
+    q as an expanded tensor.
+    """
     outs = _fp8_outputs((q_rope, k_rope, q_nope, k_nope),
                         (q_rope_out, k_rope_out, q_nope_out, k_nope_out), quantize_dtype)
-    _fp8_mla(q_rope, k_rope, q_nope, k_nope, cos_sin_cache, pos_ids, *outs, is_neox, quant_scale_q,
-             quant_scale_kv)
+    call = _fp8 if k_rope.ndim == 3 else _fp8_mla
+    call(q_rope, k_rope, q_nope, k_nope, cos_sin_cache, pos_ids, *outs, is_neox, quant_scale_q,
+         quant_scale_kv)
     return tuple(outs)
 
 

@@ -83,7 +83,17 @@ static const char *const batch_decode_cases[] = {
     "batch_decode x=f32 fixed_split_size=1,4,100,0,-1 len=0:1:64:400:900 lse=given",
     "batch_decode x=f32 disable_split_kv=1 len=0:1:64:4000 lse=given",
     "batch_decode x=f32 max_batch_size=10 max_sequence_kv=1000 fixed_split_size=3 lse=given",
+    /* lengths that stay on the GPU */
+    "batch_decode plan_on_device=1 block_tables=given seq_lens=given seq_lens.on=device x=f16,bf16 "
+    "len=0:1:64:700:4000:9 lse=given q_len_per_req=1,3 page=16",
+    "batch_decode plan_on_device=1 block_tables=given seq_lens=given seq_lens.on=device x=f16 "
+    "b=200 "
+    "max=300 window_left=-1,40 h_q=8 h_kv=1 max_sequence_kv=300",
+    "batch_decode plan_on_device=1 block_tables=given seq_lens=given seq_lens.on=device x=bf16 "
+    "b=1,0 "
+    "len=9000 h_q=32 h_kv=8 d=128 page=64",
     /* refusals that rows cannot say */
+    "batch_decode plan_on_device=1 disable_split_kv=1 expect=invalid_argument:disable_split_kv",
     "batch_decode h_q=5 h_kv=2 expect=invalid_argument:num_qo_heads",
     "batch_decode d=12 expect=unsupported:head_dim",
     "batch_decode d=584 expect=unsupported:head_dim",
@@ -160,6 +170,11 @@ static const char *const batch_prefill_paged_cases[] = {
     "len=4:1:40:500:65:3 lse=given",
     "batch_prefill_paged block_tables=given v_block_tables=given x=f16 causal=1 lse=given",
     "batch_prefill_paged o_indptr=given x=f16 causal=1 lse=given b=5",
+    "batch_prefill_paged plan_on_device=1 block_tables=given seq_lens=given seq_lens.on=device "
+    "qo_indptr.on=device len=200:300:5:0 q_len=200:17:0:3 max_num_rows=220 x=f16 causal=0,1 "
+    "lse=given",
+    "batch_prefill_paged plan_on_device=1 block_tables=given seq_lens=given seq_lens.on=device "
+    "qo_indptr.on=device len=3000:90 q_len=5:1 max_num_rows=6 x=bf16 causal=1 h_q=32 h_kv=8 d=128",
     "batch_prefill_paged chunked_attention_size=-1 expect=invalid_argument:chunked_attention_size",
     "batch_prefill_paged causal=1 draft_mask=given expect=invalid_argument:draft_mask",
     "batch_prefill_paged max_num_rows=2 q_len=1:2 len=5:6 expect=invalid_argument:max_num_rows",
@@ -176,6 +191,8 @@ static const char *const batch_prefill_ragged_cases[] = {
     "batch_prefill_ragged x=f16,bf16,f32 kv_layout=NHD,HND causal=0,1 lse=given",
     "batch_prefill_ragged x=bf16 kv_data_type=f8_e4m3fn,f8_e5m2 causal=1 k_scale=0.5 v_scale=2",
     "batch_prefill_ragged x=f8_e5m2 causal=1 lse=given",
+    "batch_prefill_ragged plan_on_device=1 qo_indptr.on=device kv_indptr.on=device len=200:300:5:0 "
+    "q_len=200:17:0:3 max_num_rows=220 x=f16 causal=0,1 lse=given",
     "batch_prefill_ragged x=f32,bf16 causal=0,1 chunked_attention_size=1,50,128 lse=given max=300",
     "batch_prefill_ragged len=0:1:64:65:300 x=f32 causal=1 lse=given",
     "batch_prefill_ragged len=9:30:0:70 gap=3 x=f32 causal=1 lse=given v_indptr=given,none "
@@ -277,6 +294,8 @@ static const char *const batch_mla_cases[] = {
     "batch_mla b=1 len=3000 q_len=1 x=f32 h=16 fixed_split_size=7,64 page=16 lse=given",
     "batch_mla b=1 len=3000 q_len=1 x=f32 h=16 disable_split_kv=1 lse=given",
     "batch_mla block_tables=given x=f16 causal=1 lse=given",
+    "batch_mla plan_on_device=1 block_tables=given qo_indptr.on=device kv_len_arr.on=device "
+    "x=f16,f32 causal=0,1 lse=given len=700:1:90:0:33 q_len=3:1:20:2:0 max_num_rows=26 page=16",
     "batch_mla x=f32 q_scale=0.5 ckv_scale=2 kpe_scale=3 o_scale=4 lse=given",
     "batch_mla x=f32 q_scale=tensor ckv_scale=tensor kpe_scale=tensor o_scale=tensor lse=given",
     "batch_mla x=f32 ckv_scale=0 lse=given",

@@ -20,13 +20,14 @@ def need(fw, op):
         pytest.skip(f"{op} is not on {fw.device}")
 
 
-def test_lengths_and_positions(fw):
+@pytest.mark.parametrize("kind", ["int32", "int64"])
+def test_lengths_and_positions(fw, kind):
     need(fw, "get_seq_lens")
-    indptr = fw.tensor(np.array([0, 2, 2, 5]), "int32")
-    last = fw.tensor(np.array([3, 1, 16]), "int32")
+    indptr = fw.tensor(np.array([0, 2, 2, 5]), kind)
+    last = fw.tensor(np.array([3, 1, 16]), kind)
     lens = bolide.get_seq_lens(indptr, last, 16)
     assert fw.numbers(lens).tolist() == [19, 0, 48]
-    append = fw.tensor(np.array([0, 2, 2, 5]), "int32")
+    append, lens = fw.tensor(np.array([0, 2, 2, 5]), kind), fw.tensor(fw.numbers(lens), kind)
     ids, pos = bolide.get_batch_indices_positions(append, lens, 7)
     assert fw.numbers(ids).tolist() == [0, 0, 2, 2, 2, -1, -1]
     assert fw.numbers(pos).tolist() == [17, 18, 45, 46, 47, 0, 0]

@@ -113,8 +113,8 @@ def test_trtllm_decode_of_different_lengths(fw, rng, close):
         q_len_per_req=None, return_lse=True)
     b.check(close, got, b.expected(causal=True))
     with pytest.raises(ValueError, match="^trtllm_batch_decode_with_kv_cache: max_q_len: value: "):
-        trtllm_batch_decode_with_kv_cache(b.q, b.cache, workspace(b), b.table(), b.lens, 40,
-                                          cum_seq_lens_q=b.qo, max_q_len=7)
+        trtllm_batch_decode_with_kv_cache(b.q, b.cache, workspace(b), b.table(), b.on_host(LENS),
+                                          40, cum_seq_lens_q=b.on_host(b.qo_list), max_q_len=7)
 
 
 @pytest.mark.parametrize("kind", ["uint16", "uint32", "uint8"])
@@ -219,7 +219,7 @@ def test_messages_have_the_caller_s_names(fw, rng):
     b = Batch(fw, rng, [1] * 2, [5, 3], layout="HND")
     call = trtllm_batch_decode_with_kv_cache
     good = dict(query=b.q, kv_cache=b.cache, workspace_buffer=workspace(b), block_tables=b.table(),
-                seq_lens=b.lens, max_seq_len=40)
+                seq_lens=b.on_host([5, 3]), max_seq_len=40)
     for argument, bad in (
             ("query", b.q[:1]), ("max_seq_len", 4), ("window_left", -2), ("kv_layout", "XYZ"),
             ("seq_lens", fw.tensor(np.array([5, 3]), "int64")), ("backend", "cudnn"),
@@ -497,8 +497,8 @@ def test_cudnn_prefill_of_packed_keys(fw, rng, close, units):
 def test_cudnn_refusals(fw, rng):
     b = Batch(fw, rng, [1, 2], [5, 3])
     k, v, starts = b.packed()
-    good = dict(max_token_per_sequence=8, max_sequence_kv=40, actual_seq_lens_q=b.lens_q,
-                actual_seq_lens_kv=b.lens, causal=True, return_lse=False)
+    good = dict(max_token_per_sequence=8, max_sequence_kv=40, causal=True, return_lse=False,
+                actual_seq_lens_q=b.on_host([1, 2]), actual_seq_lens_kv=b.on_host([5, 3]))
     for argument, bad in (
             ("batch_offsets_units", dict(batch_offsets_units="rows")),
             ("backend", dict(backend="fa2")), ("max_sequence_kv", dict(max_sequence_kv=4)),

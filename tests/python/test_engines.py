@@ -125,6 +125,26 @@ def test_vllm_prefill(fw, rng, close):
     b.check(close, out, b.expected(causal=True, window=6, cap=2.0, scale=0.0625, sinks=sinks))
 
 
+def test_vllm_lengths_corrected_behind_the_plan(fw, rng, close):
+    """Planned for upper bounds; the exact lengths, and pages to them, come from the GPU."""
+    need(fw, "batch_prefill_paged")
+    bounds = Batch(fw, rng, [1] * 3, [40, 33, 64], dtype="bfloat16", page=8)
+    b = Batch(fw, rng, [1] * 3, [9, 33, 17], dtype="bfloat16", page=8)
+    pages = ints(fw, len(bounds.indices_list))
+    w = flashinfer.BatchPrefillWithPagedKVCacheWrapper(b.workspace(), "NHD", backend="fa2")
+    w.plan(b.on_host(b.qo_list), b.on_host(bounds.indptr_list), pages,
+           b.on_host(bounds.last_list), 4, 2, 64, 8, head_dim_vo=64, causal=False, sm_scale=0.2,
+           q_data_type=torch.bfloat16, kv_data_type=torch.bfloat16, disable_split_kv=True,
+           max_token_per_sequence=1)
+    w._paged_kv_indptr_buf.copy_(b.indptr)
+    w._paged_kv_last_page_len_buf.copy_(b.last)
+    pages[:len(b.indices_list)].copy_(b.indices)
+    for _ in range(2):
+        b.check(close, w.run(b.q, b.cache, return_lse=True), b.expected(scale=0.2))
+    w._qo_indptr_buf  # looked at, not written
+    b.check(close, w.run(b.q, b.cache, return_lse=True), b.expected(scale=0.2))
+
+
 def test_vllm_new_tokens_apart(fw, rng, close):
     """Keys of the new tokens alone; the engine merges them with those of the prompt so far."""
     need(fw, "batch_prefill_ragged")
@@ -503,3 +523,29 @@ def test_sglang_trtllm(fw, rng, close):
         batch_offsets_q=offsets, batch_offsets_k=offsets, batch_offsets_v=offsets,
         batch_offsets_o=offsets, is_cuda_graph_compatible=True)
     b.check(close, out, b.expected())
+
+
+@pytest.mark.parametrize("expanded", [False, True])
+def test_sglang_fp8_keys(fw, rng, close, expanded):
+    """Keys for a cache of fp8 have one head of their own; before dense prefill the part that turns
+    is the same for every head. Queries and keys lie in one tensor with the part that does not."""
+    need(fw, "rope_quantize_fp8")
+    n, h, rope, nope = 5, 4, 64, 32
+    heads = h if expanded else 1
+    q_rope, k_rope, q_nope, k_nope = (
+        fw.tensor(rng.standard_normal(s), "bfloat16")
+        for s in ((n, h, rope), (n, 1, rope), (n, h, nope), (n, heads, nope)))
+    table = torch.tensor(rng.standard_normal((40, rope)), dtype=torch.float32, device=fw.device)
+    pos = torch.tensor([0, 39, 3, 17, 5], device=fw.device)
+    q = torch.empty(n, h, nope + rope, dtype=torch.float8_e4m3fn, device=fw.device)
+    k = torch.empty(n, heads, nope + rope, dtype=torch.float8_e4m3fn, device=fw.device)
+    flashinfer.rope.mla_rope_quantize_fp8(
+        q_rope=q_rope, k_rope=k_rope.expand(-1, heads, -1), q_nope=q_nope, k_nope=k_nope,
+        cos_sin_cache=table, pos_ids=pos, is_neox=False, quantize_dtype=torch.float8_e4m3fn,
+        q_rope_out=q[..., nope:], k_rope_out=k[..., nope:], q_nope_out=q[..., :nope],
+        k_nope_out=k[..., :nope], quant_scale_q=1.0, quant_scale_kv=1.0, enable_pdl=True)
+    cos, sin = table[pos].double()[:, None].split(rope // 2, -1)
+    for got, turning, rest in ((q, q_rope, q_nope), (k, k_rope.expand(-1, heads, -1), k_nope)):
+        a, b = turning.double()[..., ::2], turning.double()[..., 1::2]
+        turned = torch.stack([a * cos - b * sin, b * cos + a * sin], -1).flatten(-2)
+        close(fw.numbers(got), torch.cat([rest.double(), turned], -1).cpu().numpy(), "float8_e4m3fn")

@@ -31,6 +31,11 @@ def ints(fw, values):
     return fw.tensor(np.asarray(values), "int32")
 
 
+def on_host(fw, values):
+    found = ints(fw, values)
+    return found if fw.name == "numpy" else found.cpu()
+
+
 def space(fw, like, size=1 << 25):
     return _frameworks.empty(like, (size,), "int8")
 
@@ -152,11 +157,34 @@ def test_xqa(fw, rng, close):
         xqa_mla(b.same_length(), keys, b.query, b.table, b.seq_lens, mine, b.space, None, PAGE)
 
 
+def test_dense_compiled(fw, rng, close):
+    """The plan lies inside of the call, and the call in one graph of torch.compile."""
+    if fw.name == "numpy":
+        pytest.skip("torch compiles its own tensors")
+    import torch
+
+    b = Dense(fw, rng, [2] * 5, "bfloat16")
+
+    def call(query):
+        return b.call(query * 1, return_lse=True)
+
+    compiled = torch.compile(call, fullgraph=True, backend="aot_eager")
+    b.check(close, compiled(b.same_length()), b.expected(0.2))
+    c = Dense(fw, rng, [1] * 5, "bfloat16")
+    out = _frameworks.empty(c.query, (5, 1, HEADS, CKV), "bfloat16")
+    keys = c.cache[:, :, None]
+    torch.compile(lambda q: xqa_mla(q * 1, keys, keys[..., :CKV], c.table, c.seq_lens, out, c.space,
+                                    None, PAGE), fullgraph=True, backend="aot_eager")(
+        c.same_length())
+    close(fw.numbers(out)[:, 0], c.expected(D ** -0.5)[0], "bfloat16")
+
+
 def test_dense_refuses_by_name(fw, rng):
     b = Dense(fw, rng, [1] * 5)
     q = b.same_length()
     for text, arguments in {
-        "max_seq_len: expected at least 31": dict(max_seq_len=30),
+        "max_seq_len: value: expected at least 31": dict(
+            max_seq_len=30, seq_lens=on_host(fw, b.lens)),
         "seq_lens: expected a tensor": dict(seq_lens=None),
         r"query: expected \[b, q_len, h, d\]": dict(query=b.query),
         "query: expected 81": dict(qk_rope_head_dim=17),
@@ -174,7 +202,11 @@ def test_dense_refuses_by_name(fw, rng):
         "out: expected": dict(out=b.cache),
         "lse: expected": dict(lse=b.cache),
         "sinks: expected one": dict(sinks=[b.seq_lens, b.seq_lens]),
-        "cum_seq_lens_q": dict(query=b.query, cum_seq_lens_q=b.seq_lens),
+        "cum_seq_lens_q: expected .6.": dict(query=b.query, cum_seq_lens_q=b.seq_lens),
+        "cum_seq_lens_q: expected rising": dict(
+            query=b.query, cum_seq_lens_q=on_host(fw, [0, 1, 2, 3, 4, 6])),
+        "max_q_len: expected at least 2": dict(
+            query=b.query, cum_seq_lens_q=on_host(fw, [0, 1, 1, 3, 4, 5]), max_q_len=1),
     }.items():
         with pytest.raises(ValueError, match=text):
             b.call(**{"query": q, **arguments})

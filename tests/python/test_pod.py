@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import inspect
+import shutil
+
 import numpy as np
 import pytest
 
@@ -121,15 +124,38 @@ def test_pod_refusals(fw, rng):
     x = Both(fw, rng)
     with pytest.raises(RuntimeError, match=r"plan\(\) must come before run\(\)"):
         x.run(POD(x.b.workspace()))
-    with pytest.raises(NotImplementedError, match="jit_args"):
+    with pytest.raises(ValueError, match="jit_args"):
         POD(x.b.workspace(), jit_args=["a"])
     w = x.wrapper(data_type=x.dtype)
     rest = [None, None, False, "NHD", "NONE", None, -1, None, None, False] + [
         None, None, False, "NHD", "NONE", None, -1, None, None, None, None, None, False, False, None]
-    with pytest.raises(NotImplementedError, match="args"):
+    with pytest.raises(ValueError, match="args: expected none without jit_args; got 1"):
         w.run(x.q, x.k, x.v, x.b.q, x.b.cache, *rest, 1.0)
     with pytest.raises(ValueError, match="q: shape"):
         w.run(x.q, x.k, x.v, x.b.q[:3], x.b.cache)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_variant_of_the_decoding_part(fw, rng, close, masked):
+    if fw.device == "cpu" and shutil.which("cc") is None:
+        pytest.skip("there is no C compiler")
+    x = Both(fw, rng, dtype="float16")
+    kind = x.dtype
+    w = POD(x.b.workspace(), x.b.layout, jit_args=[
+        "halved", kind, kind, kind, "int32", 64, 64, ["weight"], ["float"], ["factor"], ["double"],
+        "Halved", {"output": "return x * weight[head] * factor;"}])
+    x.plan(w)
+    weight = rng.random(4)
+    masks = [rng.random((1, n)) < 0.7 for n in LENS] if masked else None
+    more = dict(custom_mask_d=fw.tensor(np.concatenate([m[0] for m in masks]), "bool")
+                ) if masked else {}
+    names = list(inspect.signature(w.run).parameters)[5:-1]
+    options = [more.get(n, inspect.signature(w.run).parameters[n].default) for n in names]
+    got = w.run(x.q, x.k, x.v, x.b.q, x.b.cache, *options, fw.tensor(weight, "float32"), 0.5)
+    q, k, v = (fw.numbers(t) for t in (x.q, x.k, x.v))
+    x.b.check(close, got[0], attention(q, k, v))
+    out, _ = x.b.expected(masks=masks)
+    x.b.check(close, got[1], (out * weight[None, :, None] * 0.5, None))
 
 
 # ---- batches of both -----------------------------------------------------------------------------

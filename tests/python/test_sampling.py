@@ -193,6 +193,8 @@ def test_top_k_transforms(fw, rng):
     assert got[1].tolist() == [*table[1, :3], -1, -1]
     ids, values = bolide.top_k_varlen(x, lengths, 5, return_values=True)
     assert (fw.numbers(ids)[1, 3:] == -1).all() and tuple(values.shape) == (2, 5)
+    again, none = bolide.top_k_varlen(x, lengths, 5)
+    assert none is None and (fw.numbers(again) == fw.numbers(ids)).all()
     ids, values = bolide.topk.topk_clusters_exact(x, 5, output_values=True)
     taken = np.take_along_axis(fw.numbers(x), fw.numbers(ids).astype(np.int64), -1)
     assert (taken == fw.numbers(values)).all()

@@ -157,6 +157,21 @@ def test_public_functions_have_text_and_hints():
             assert not hints, label(row)
 
 
+def test_results_have_flashinfer_s_form():
+    """A tuple where it has a tuple, nothing where it has none, one of two where it has that."""
+    def form(annotation):
+        text = str(annotation).replace("typing.", "").replace("Result", "Union[")
+        return ("tuple" if text.lower().startswith("tuple") else "none" if text == "None"
+                else "either" if "|" in text or text.startswith(("Union[", "Optional[")) else "one")
+
+    for row in CALLS:
+        value = found(row)
+        if row["kind"] != "class" and inspect.isroutine(value) and row.get("returns"):
+            ours = inspect.signature(value).return_annotation
+            if ours is not inspect.Signature.empty and "Any" not in f"{ours}{row['returns']}":
+                assert form(ours) == form(row["returns"]), (label(row), ours, row["returns"])
+
+
 def _text(row, value):
     """The docstring of a function or class; a method's with that of its class."""
     if row["kind"] != "method":

@@ -107,6 +107,7 @@ class Planned:
         self._attributes_planned: Optional[tuple] = None
         self._forwarded: Optional[Options] = None
         self._outgrown: list = []
+        self._lent: dict[str, tuple[Tensor, int]] = {}
         self._pos_encoding_mode = "NONE"
         self._causal = False
         self._window_left = -1
@@ -220,6 +221,7 @@ class Planned:
             self._plan_values(values, memory)
         self._arguments, self._planned, self._plan_info = arguments, options, memory
         self._attributes_planned = None
+        self._lent = {}
         if self._cached_module is None:
             self._cached_module = PlanModule(self)
         return memory
@@ -286,9 +288,43 @@ class Planned:
         self._set_options(self._forwarded)
         self._sm_scale = sm_scale
 
+    def _lend(self, name: str, buffer: Any) -> None:
+        """An index array of a plan goes out of the wrapper. In graph mode it is the caller's own."""
+        if self._plan_info is None or self._use_cuda_graph or not _frameworks.is_torch(buffer):
+            return
+        self._lent[name] = buffer, buffer._version
+        self._attributes_planned = None
+
+    def _follow_buffers(self) -> None:
+        """FlashInfer's kernels read the index arrays anew at each run, and one engine corrects them
+        in place behind a plan. Here the plan has them, so it is made again, which waits for the
+        GPU."""
+        changed = {name: buffer for name, (buffer, version) in self._lent.items()
+                   if buffer._version != version}
+        if not changed:
+            return
+        if _memory.capturing(self.device):
+            raise RuntimeError(
+                f"{type(self).__name__}: {', '.join(changed)}: written behind the plan, and no plan "
+                "can be made while a graph is captured")
+        arguments = dict(self._arguments)
+        for name, values in zip(changed, _memory.to_host(*changed.values())):
+            argument = name[1:].removesuffix("_buf")
+            if argument not in arguments:
+                argument = argument.removeprefix("paged_kv_")
+            if arguments.get(argument) is None:
+                raise RuntimeError(f"{type(self).__name__}: {name}: written behind a plan that took "
+                                   "its lengths from elsewhere; plan again")
+            arguments[argument] = values
+        lent = {name: (buffer, buffer._version) for name, (buffer, _) in self._lent.items()}
+        self._make_plan(arguments, self._planned)
+        self._lent = lent
+
     def _before_run(self) -> None:
         if self._attributes() == self._attributes_planned and self._plan_info is not None:
             return
+        if self._lent:
+            self._follow_buffers()
         options = self._options()
         if options != self._planned or self._plan_info is None:
             if options != self._forwarded:

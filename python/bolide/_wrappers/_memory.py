@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from .. import _frameworks
+from .._binding import compiling
 from .._library import torch
 
 
@@ -49,16 +50,17 @@ def to_device(tensor: Any, device: Any) -> Any:
 
 class OnDevice:
     """An attribute for an index array that no run reads: a copy on the wrapper's device is made
-    when somebody looks at it."""
+    when somebody looks at it. He may write to it: see :meth:`Planned._follow_buffers`."""
 
     def __set_name__(self, owner: type, name: str) -> None:
-        self._name = name + "_kept"
+        self._public, self._name = name, name + "_kept"
 
     def __get__(self, wrapper: Any, owner: Any = None) -> Any:
         if wrapper is None:
             return self
         wrapper.__dict__[self._name] = found = to_device(wrapper.__dict__.get(self._name),
                                                          wrapper.device)
+        wrapper._lend(self._public, found)
         return found
 
     def __set__(self, wrapper: Any, value: Any) -> None:
@@ -90,6 +92,15 @@ def int32s(values: Any, like: Any) -> Any:
     import numpy
 
     return numpy.array(values, dtype=numpy.int32)
+
+
+def counted(n: int, like: Any, step: int = 1) -> Any:
+    """0, step, 2 * step, … (n of them) in int32, where another tensor lies."""
+    if _frameworks.is_torch(like):
+        return torch.arange(n, dtype=torch.int32, device=like.device) * step
+    import numpy
+
+    return numpy.arange(n, dtype=numpy.int32) * numpy.int32(step)
 
 
 _cache_buf: dict[tuple[str, Any], Any] = {}
@@ -136,5 +147,5 @@ def pinned(size: int) -> Any:
 
 def capturing(device: Any) -> bool:
     """Whether the current stream is being captured."""
-    return (getattr(device, "type", "cpu") == "cuda"
+    return (getattr(device, "type", "cpu") == "cuda" and not compiling()
             and torch.cuda.is_current_stream_capturing())

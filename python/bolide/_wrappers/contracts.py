@@ -4,9 +4,10 @@ points of the families trtllm, xqa, cuDNN and FMHA v2 have in common.
 
 They bring block tables and lengths with every call and have no plan of their own, so each call
 plans for itself. The plan's lists lie at the beginning of the workspace and scratch behind them;
-what lay there before does not matter. Lengths on the host cost no wait; lengths on a GPU cost one
-copy back and one wait, so such a call cannot be captured in a graph. Messages of the library are
-passed on with the names of the function and of its arguments.
+what lay there before does not matter. Lengths on the host are planned there; for lengths on a GPU a
+kernel plans, so that nothing waits and a graph can hold the call, but for few kinds of calls that
+copy them back. Messages of the library are passed on with the names of the function and of its
+arguments.
 """
 
 from __future__ import annotations
@@ -25,10 +26,11 @@ Tensor = Any
 LN2 = math.log(2)
 
 _COMMON = ("num_qo_heads num_kv_heads head_dim_vo kv_layout q_data_type kv_data_type o_data_type "
-           "causal window_left sm_scale max_sequence_kv ")
+           "causal window_left sm_scale max_sequence_kv plan_on_device ")
 _RUN = "sinks q_scale k_scale v_scale o_scale return_lse_base_on_e out lse"
 _PAGES = "q k_cache v_cache block_tables v_block_tables draft_mask " + _RUN
 _PACKED = "q k v " + _RUN
+_LATENT = "q_nope q_pe ckv_cache kpe_cache block_tables custom_mask sinks q_scale o_scale out lse"
 _OPTIONS = ("qo_indptr o_indptr seq_lens seq_lens_q max_num_rows max_token_per_sequence "
             "chunked_attention_size logits_soft_cap pos_encoding_mode")
 OPERATORS: dict[str, Operators] = {
@@ -37,9 +39,16 @@ OPERATORS: dict[str, Operators] = {
     "batch_prefill_paged": bind("batch_prefill_paged", _COMMON + "head_dim_qk page_size " +
                                 _OPTIONS, _PAGES),
     "batch_prefill_ragged": bind("batch_prefill_ragged", _COMMON + "head_dim_qk kv_indptr v_indptr "
-                                 + _OPTIONS, _PACKED)}
+                                 + _OPTIONS, _PACKED),
+    "batch_mla": bind("batch_mla", "qo_indptr kv_len_arr num_heads head_dim_ckv head_dim_kpe "
+                      "page_size q_data_type kv_data_type o_data_type causal sm_scale "
+                      "use_custom_mask max_num_rows max_sequence_kv plan_on_device", _LATENT)}
 _RUN_NAMES = {"batch_decode": _PAGES.split(), "batch_prefill_paged": _PAGES.split(),
-              "batch_prefill_ragged": _PACKED.split()}
+              "batch_prefill_ragged": _PACKED.split(), "batch_mla": _LATENT.split()}
+_LENGTHS = ("qo_indptr", "kv_indptr", "v_indptr", "o_indptr", "seq_lens", "seq_lens_q",
+            "kv_len_arr")
+# From so many rows on, a plan on the host, with its choice of kernels, wins back its wait.
+MANY_ROWS = 2048
 _UINT32 = _dtypes.BY_NAME["uint32"].bit
 _WORDS = _UINT32 | sum(_dtypes.BY_NAME[n].bit for n in ("uint16", "int16", "int32"))
 
@@ -269,10 +278,11 @@ def _eager(name: str, op: str, workspace_buffer: Any, plan: dict[str, Any], run:
     raw = _frameworks.empty(workspace_buffer.like, (64,), "uint8") if own else _bytes_of(
         name, workspace_buffer)
     whole = Workspace(raw)
-    if _memory.capturing(whole.device):
-        raise RuntimeError(
-            f"{name}: it plans in each call, and no plan can be made while a graph is captured; "
-            "the wrappers with use_cuda_graph plan outside")
+    if whole.device is not None:
+        plan = _planned_where(name, plan, run, whole.device)
+    if op == "batch_mla" and run.get("v_cache") is not None and not _memory.same_place(
+            run["v_cache"], run["ckv_cache"]):
+        raise expect(name, "v_cache", "the latent part of k_cache, the same memory", "another")
     calls = OPERATORS[op]
     values = [plan.get(n) for n in calls.names]
     arguments = [run.get(n) for n in _RUN_NAMES[op]]
@@ -284,6 +294,10 @@ def _eager(name: str, op: str, workspace_buffer: Any, plan: dict[str, Any], run:
             space, memory = _carve(name, raw, sizes, None), Plan(sizes.plan)
             calls.plan(*values, space.address, memory.address, None)
             calls.run(*arguments, space.address, memory.address)
+        elif plan["plan_on_device"]:
+            space, memory = _carve(name, raw, sizes, None), Plan(sizes.plan)
+            calls.plan(*values, space.address, memory.address, space.stream)
+            calls.run(*arguments, space.address, memory.address)
         else:
             _on_gpu(name, calls, raw, sizes, values, arguments)
     except BusyError:
@@ -293,6 +307,41 @@ def _eager(name: str, op: str, workspace_buffer: Any, plan: dict[str, Any], run:
         if renamed is error:
             raise
         raise renamed from None
+
+
+def _planned_where(name: str, plan: dict[str, Any], run: dict[str, Any], device: Any
+                   ) -> dict[str, Any]:
+    """The arguments of a plan on a GPU: it is made there as soon as one length lies there, and then
+    the others follow it. Of many rows a graph alone asks for that."""
+    arrays = {n: t for n, t in plan.items() if n in _LENGTHS and t is not None}
+    there = [_memory.on_gpu(t) for t in arrays.values()]
+    capturing = _memory.capturing(device)
+    if capturing and not (all(there) and "o_indptr" not in arrays):
+        raise RuntimeError(
+            f"{name}: lengths: expected all on the GPU, and no offsets of out, while a graph is "
+            "captured, since the host then plans for the values it sees")
+    here = not any(there) or "o_indptr" in arrays or plan.get("use_custom_mask")
+    if here or not capturing and _long_and_met(plan, run):
+        return {**plan, "plan_on_device": False}
+    return {**plan, **{n: _memory.to_device(t, device) for n, t in arrays.items()},
+            "plan_on_device": True}
+
+
+_met: set[tuple] = set()
+
+
+def _long_and_met(plan: dict[str, Any], run: dict[str, Any]) -> bool:
+    """Whether there are many rows. The first such call of its kind counts as short, so that a graph
+    can be captured behind it."""
+    rows = plan.get("max_num_rows") or 0
+    if rows < MANY_ROWS:
+        return False
+    kind = (rows.bit_length(), *((n, x) for n, x in plan.items()
+                                 if isinstance(x, (int, str)) and not n.startswith("max_")),
+            *(n for n, x in run.items() if _frameworks.is_tensor(x)))
+    known = kind in _met
+    _met.add(kind)
+    return known
 
 
 def _on_gpu(name: str, op: Operators, raw: Tensor, sizes: Any, values: list,

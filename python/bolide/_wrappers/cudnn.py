@@ -30,10 +30,8 @@ def _tokens(name: str, argument: str, offsets: Any, batch: int, tensor: Tensor, 
             raise c.expect(name, argument, f"multiples of {step} elements, a row of the tensor",
                            offsets.tolist())
         offsets = offsets // step
-    rows = _frameworks.empty(offsets, (batch + 1,), "int32")
+    rows = _frameworks.full(offsets, (batch + 1,), "int32", tensor.shape[0])
     rows[:offsets.shape[0]] = offsets
-    if offsets.shape[0] == batch:
-        rows[batch] = tensor.shape[0]
     return rows
 
 
@@ -48,8 +46,7 @@ def _lengths(name: str, argument: str, lengths: Any, starts: Any) -> Any:
 
 def _packed(lengths: Tensor) -> Tensor:
     """``[b + 1]``: requests of these lengths, one behind the other."""
-    starts = _frameworks.empty(lengths, (lengths.shape[0] + 1,), "int32")
-    starts[0] = 0
+    starts = _frameworks.full(lengths, (lengths.shape[0] + 1,), "int32", 0)
     starts[1:] = lengths.cumsum(0)
     return starts
 
@@ -84,7 +81,8 @@ def cudnn_batch_decode_with_kv_cache(
     :param batch_offsets_q: ``[b]`` or ``[b + 1]`` int32, elements before each request's row of q;
         batch_offsets_o of out; without block_tables batch_offsets_k of k_cache, and
         batch_offsets_v of v_cache (k_cache's by default).
-    :param is_cuda_graph_compatible: a hint; the call plans and cannot be captured.
+    :param is_cuda_graph_compatible: a hint: a graph holds the call where all lengths lie on the GPU
+        and there are no batch_offsets_o.
     :returns: ``[b, h_q, d_v]`` of q's dtype, or out.
     """
     name = "cudnn_batch_decode_with_kv_cache"
@@ -120,8 +118,9 @@ def cudnn_batch_decode_with_kv_cache(
     if starts is None and ends is None and not packed:
         _decode(name, q, cache, workspace_buffer, lens, (1, None, None), plan, run, None, names)
         return out
-    plan.update(qo_indptr=_memory.int32s(range(b + 1), lens) if starts is None else starts,
-                seq_lens=lens, seq_lens_q=_memory.int32s([1] * b, lens), o_indptr=ends, causal=True)
+    plan.update(qo_indptr=_memory.counted(b + 1, lens) if starts is None else starts,
+                seq_lens=lens, seq_lens_q=_frameworks.full(lens, (b,), "int32", 1), o_indptr=ends,
+                causal=True)
     if packed:
         ragged(name, q, k_cache, v_cache, workspace_buffer, plan, run, names)
     else:
@@ -155,12 +154,11 @@ def _pages(name: str, q: Tensor, k_cache: Tensor, v_cache: Tensor, block_tables:
         raise c.expect(name, "k_cache", "[pages, h_kv, page_size, d]", list(k_cache.shape))
     if block_tables is None:
         b = k_cache.shape[0]
-        numbers = _memory.int32s(range(b), k_cache).reshape(b, 1)
-        block_tables = _memory.to_device(numbers, _memory.device_of(k_cache))
+        block_tables = _memory.counted(b, k_cache).reshape(b, 1)
     if lengths is None:
         if block_tables.shape[1] != 1:
             raise c.expect(name, "actual_seq_lens_kv", "a tensor with block_tables", None)
-        lengths = _memory.int32s([k_cache.shape[2]] * block_tables.shape[0], q)
+        lengths = _frameworks.full(q, (block_tables.shape[0],), "int32", k_cache.shape[2])
     return c.Cache(k_cache, v_cache, block_tables, None, "HND"), c.int32(lengths)
 
 
@@ -184,7 +182,7 @@ def _lse(q: Tensor, lens_q: Tensor, most: int, lse: Any, name: str, stats: Any,
 def _spread(lse: Tensor, rows: Tensor, starts: Tensor, lens_q: Tensor) -> None:
     """Rows of requests to ``[b, most, h_q]``. Rows that no request has keep what they hold."""
     b, most = lse.shape[:2]
-    place = _memory.to_device(_memory.int32s(range(most), rows), _memory.device_of(rows))
+    place = _memory.counted(most, rows)
     starts, lens_q = (_memory.to_device(t, _memory.device_of(rows)) for t in (starts, lens_q))
     own = (starts[:b, None] + place[None]).clip(0, max(rows.shape[0] - 1, 0))
     used = place[None] < lens_q[:, None]
@@ -236,8 +234,8 @@ def cudnn_batch_prefill_with_kv_cache(
         request's own are -inf in a new one and left alone in a given one; with batch_offsets_stats
         ``[rows, h_q]``, whose offsets must be those of q.
     :param out: ``[rows, h_q, d_v]``. :param o_data_type: of the result: out's, else q's.
-    :param backend: None or "cubin": one implementation. :param is_cuda_graph_compatible: a hint;
-        the call plans and cannot be captured.
+    :param backend: None or "cubin": one implementation. :param is_cuda_graph_compatible: a hint:
+        a graph holds the call where all lengths lie on the GPU and there are no batch_offsets_o.
     :returns: (out, lse), of which lse is None without return_lse.
     """
     name = "cudnn_batch_prefill_with_kv_cache"

@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Optional, Tuple, Union
 
 from .. import _dtypes, _frameworks
-from .._arguments import later
 from . import _memory
 from ._base import Planned, bind, options_of, outputs_bit, refuse
 
@@ -250,10 +250,13 @@ class BatchDecodeMlaWithPagedKVCacheWrapper(Latent):
         :param sm_scale: of the logits. :param data_type: of the caches; q_data_type is like it by
             default.
         :param window_left: keys visible before a query's own; -1 is no limit.
-        :param rope_scale: refused, as is rope_theta: q and the cache hold rotated values.
+        :param rope_scale: with rope_theta of a rotation that has taken place before: q and the
+            cache hold rotated values, here as in FlashInfer, so that both are only checked.
         """
-        later("BatchDecodeMlaWithPagedKVCacheWrapper.plan", rope_scale=rope_scale,
-              rope_theta=rope_theta)
+        for name, value in (("rope_scale", rope_scale), ("rope_theta", rope_theta)):
+            if value is not None and not (math.isfinite(value) and value > 0):
+                raise ValueError("BatchDecodeMlaWithPagedKVCacheWrapper.plan: "
+                                 f"{name}: expected a positive finite number; got {value}")
         kv, last = _memory.to_host(indptr, last_page_len)
         pages = kv[1:] - kv[:-1]
         lens = (pages - 1) * page_size + last

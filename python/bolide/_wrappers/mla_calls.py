@@ -1,36 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
 """Multi-head latent attention in one call, without an object that keeps a plan.
 
-Over all keys of a request a call plans from its lengths and runs, both in the caller's workspace:
-lengths on the host cost no wait, lengths on a GPU one copy and one wait. Over lists of keys there
-is no plan (:mod:`bolide._wrappers.mla_lists`).
+Over all keys of a request a call plans from its lengths and runs, both in the caller's workspace, as
+the other attention in one call does (:mod:`bolide._wrappers.contracts`). Over lists of keys there is
+no plan (:mod:`bolide._wrappers.mla_lists`).
 """
 
 from __future__ import annotations
 
 from typing import Any, Optional, Sequence, Tuple, Union
 
-from .. import _dtypes, _frameworks
+from .. import _frameworks
 from .._arguments import check_backend
-from .._binding import Plan, Workspace, _place
+from .._binding import compiling
 from .._library import torch
 from . import _memory
-from ._base import bind, outputs_bit
+from . import contracts as c
+from ._base import outputs_bit
 from .mla_lists import DecodeMetadata, sparse_call
 
 Tensor = Any
 
 BACKENDS = ("auto", "xqa", "trtllm-gen", "cute-dsl", "sparse")
-
-_OPERATORS = bind(
-    "batch_mla",
-    "qo_indptr kv_indptr kv_len_arr num_heads head_dim_ckv head_dim_kpe page_size q_data_type "
-    "kv_data_type o_data_type causal sm_scale use_custom_mask",
-    "q_nope q_pe ckv_cache kpe_cache block_tables custom_mask sinks q_scale o_scale out lse")
-
-# Pinned staging of plans on a GPU, one a device and stream, and the event behind its last copy.
-_staging: dict[Any, tuple] = {}
-
+_NAMES = {"qo_indptr": "cum_seq_lens_q", "kv_len_arr": "seq_lens", "max_sequence_kv": "max_seq_len",
+          "num_heads": "query", "head_dim_ckv": "kv_lora_rank", "head_dim_kpe": "qk_rope_head_dim",
+          "q_nope": "query", "q_pe": "query", "ckv_cache": "kv_cache", "kpe_cache": "kv_cache",
+          "custom_mask": "enable_dcp", "q_scale": "bmm1_scale", "o_scale": "bmm2_scale"}
 
 def wrong(name: str, argument: str, expected: str, got: Any) -> ValueError:
     """The error of an argument."""
@@ -46,15 +41,6 @@ def flat(name: str, argument: str, tensor: Tensor, shape: Sequence[int]) -> Tens
                     f"shape {tuple(tensor.shape)} with such strides") from None
 
 
-def one_sink(name: str, sinks: Any) -> Any:
-    """FlashInfer's list of one tensor, or the tensor."""
-    if isinstance(sinks, (list, tuple)):
-        if len(sinks) != 1:
-            raise wrong(name, "sinks", "one tensor", f"{len(sinks)} of them")
-        return sinks[0]
-    return sinks
-
-
 def without_head_axis(name: str, argument: str, cache: Tensor, axes: Sequence[int]) -> Tensor:
     """A cache of 3 dimensions, also where the one head has an axis of its own."""
     if cache.ndim == 3:
@@ -66,18 +52,6 @@ def without_head_axis(name: str, argument: str, cache: Tensor, axes: Sequence[in
                 list(cache.shape))
 
 
-def as_bytes(buffer: Tensor) -> Tensor:
-    """A workspace of any dtype as a row of bytes."""
-    if _frameworks.is_torch(buffer):
-        return buffer.reshape(-1).view(torch.uint8)
-    return buffer.reshape(-1).view("uint8")
-
-
-def scale(value: Any) -> Any:
-    """A number or a tensor of one element."""
-    return value if _frameworks.is_tensor(value) else float(value)
-
-
 def _inverse(value: Any) -> Any:
     """What an output is divided by, from what it is multiplied by."""
     if _frameworks.is_tensor(value):
@@ -85,42 +59,14 @@ def _inverse(value: Any) -> Any:
     return 1.0 / value if value else float("inf")
 
 
-# ---- a plan and its run ------------------------------------------------------------------------
+# ---- the call -----------------------------------------------------------------------------------
 
 
-def _pinned(buffer: Tensor, size: int) -> tuple:
-    """Staging on the host that no copy reads any more, and the event for the next one."""
-    if not _memory.on_gpu(buffer):
-        return None, None
-    key = (buffer.device, _frameworks.current_stream(buffer.device.index))
-    staging, event = _staging.get(key, (None, None))
-    if event is not None:
-        event.synchronize()
-    if staging is None or staging.shape[0] < size:
-        staging, event = _memory.pinned(max(size, 1 << 20)), torch.cuda.Event()
-        _staging[key] = staging, event
-    return staging, event
-
-
-def _plan(name: str, values: list, buffer: Tensor) -> Tuple[Workspace, Plan]:
-    """A plan in a caller's buffer: its live part in front, the scratch of the run behind it."""
-    if _memory.capturing(_memory.device_of(buffer)):
-        raise RuntimeError(f"{name}: no plan can be made while a graph is captured; "
-                           "BatchMLAPagedAttentionWrapper plans ahead")
-    whole = as_bytes(buffer)
-    space = Workspace(whole)
-    sizes = _OPERATORS.sizes(*values, space.address)
-    start = -_place(whole)[0] % 16
-    first = start + -(-sizes.device_int // 128) * 128
-    if whole.shape[0] < first + sizes.device:
-        raise wrong(name, "workspace_buffer", f"at least {first + sizes.device} bytes",
-                    whole.shape[0])
-    staging, event = _pinned(whole, sizes.pinned)
-    space, plan = Workspace(whole[first:], whole[start:first], staging), Plan(sizes.plan)
-    _OPERATORS.plan(*values, space.address, plan.address, space.stream)
-    if event is not None:
-        event.record(torch.cuda.current_stream(whole.device))
-    return space, plan
+def _not_captured(name: str, argument: str, expected: str, tensor: Tensor) -> None:
+    """Refuses what looks at values on the host."""
+    if _memory.capturing(_memory.device_of(tensor)):
+        raise RuntimeError(f"{name}: {argument}: expected {expected} while a graph is captured, "
+                           "since the host looks at values with it")
 
 
 def _shared_tables(name: str, block_tables: Tensor, shared: bool) -> Tensor:
@@ -130,6 +76,7 @@ def _shared_tables(name: str, block_tables: Tensor, shared: bool) -> Tensor:
     if block_tables.ndim != 3 or block_tables.shape[1] != 2:
         raise wrong(name, "block_tables", "[b, 2, m] without uses_shared_paged_kv_idx",
                     list(block_tables.shape))
+    _not_captured(name, "uses_shared_paged_kv_idx", "True", block_tables)
     keys, values = _memory.to_host(block_tables[:, 0], block_tables[:, 1])
     if not bool((keys == values).all()):
         raise wrong(name, "block_tables", "the same pages of keys and values, which share memory",
@@ -159,63 +106,69 @@ def _mask_of_ranks(name: str, q_lens: Sequence[int], lens: Sequence[int], bounds
 
 
 def dense_call(name: str, query: Tensor, kv_cache: Tensor, workspace_buffer: Tensor,
-               kv_lora_rank: int, qk_rope_head_dim: int, block_tables: Tensor, seq_lens: Tensor,
-               q_lens: Sequence[int], out: Tensor, lse: Any, bmm1_scale: Any, bmm2_scale: Any,
-               sinks: Any, causal: bool = True, ranks: Any = None,
-               longest: Optional[int] = None) -> None:
-    """Attention of ``query [n, h, d]``, q_lens of each request, over all keys of its pages."""
+               kv_lora_rank: int, qk_rope_head_dim: int, block_tables: Tensor, lens: Tensor,
+               starts: Tensor, out: Tensor, lse: Any, bmm1_scale: Any, bmm2_scale: Any,
+               sinks: Any, ranks: Any = None, longest: Optional[int] = None, values: Any = None,
+               spelled: Optional[dict[str, str]] = None) -> None:
+    """Attention of ``query [n, h, d]``, of which request i owns rows starts[i] on, over all keys of
+    its pages."""
     cache = without_head_axis(name, "kv_cache", kv_cache, (1,))
     d = kv_lora_rank + qk_rope_head_dim
     for argument, tensor in (("query", query), ("kv_cache", cache)):
         if tensor.shape[-1] != d:
             raise wrong(name, argument, f"{d} elements in the last dimension, kv_lora_rank + "
                         "qk_rope_head_dim", tensor.shape[-1])
-    lens = _memory.to_host(seq_lens)[0].reshape(-1)
-    if lens.shape[0] != len(q_lens):
-        raise wrong(name, "seq_lens", f"[{len(q_lens)}]", list(seq_lens.shape))
-    lens = _memory.int32s([int(x) for x in lens], lens)
-    most = int(lens.max()) if len(q_lens) else 0
-    if longest is not None and most > longest:
-        raise wrong(name, "max_seq_len", f"at least {most}, the longest of seq_lens", longest)
-    starts = [0]
-    for n in q_lens:
-        starts.append(starts[-1] + n)
     mask = None
     if ranks is not None:
-        mask = _mask_of_ranks(name, q_lens, [int(x) for x in lens], *ranks, query)
-    values = [_memory.int32s(starts, lens), None, lens, query.shape[1], kv_lora_rank,
-              qk_rope_head_dim, cache.shape[1], _dtypes.of(query.dtype).bit,
-              _dtypes.of(cache.dtype).bit, _dtypes.of(out.dtype).bit, causal, 1.0,
-              mask is not None]
-    space, plan = _plan(name, values, workspace_buffer)
+        _not_captured(name, "enable_dcp", "False", query)
+        lens, starts = _memory.to_host(lens, starts)
+        mask = _mask_of_ranks(name, (starts[1:] - starts[:-1]).tolist(), lens.tolist(), *ranks,
+                              query)
     tail = qk_rope_head_dim > 0
-    _OPERATORS.run(
-        query[..., :kv_lora_rank], query[..., kv_lora_rank:] if tail else None,
-        cache[..., :kv_lora_rank], cache[..., kv_lora_rank:] if tail else None, block_tables, mask,
-        one_sink(name, sinks), scale(bmm1_scale), _inverse(bmm2_scale), out, lse, space.address,
-        plan.address)
+    plan = {"qo_indptr": starts, "kv_len_arr": lens, "num_heads": query.shape[1],
+            "head_dim_ckv": kv_lora_rank, "head_dim_kpe": qk_rope_head_dim,
+            "page_size": cache.shape[1], "q_data_type": _frameworks.dtype_bit(query),
+            "kv_data_type": _frameworks.dtype_bit(cache), "o_data_type": _frameworks.dtype_bit(out),
+            "causal": True, "sm_scale": 1.0, "use_custom_mask": mask is not None,
+            "max_num_rows": query.shape[0], "max_sequence_kv": longest}
+    run = {"q_nope": query[..., :kv_lora_rank], "ckv_cache": cache[..., :kv_lora_rank],
+           "q_pe": query[..., kv_lora_rank:] if tail else None,
+           "kpe_cache": cache[..., kv_lora_rank:] if tail else None, "block_tables": block_tables,
+           "custom_mask": mask, "sinks": c.one_sink(name, sinks), "q_scale": c.scale(bmm1_scale),
+           "o_scale": _inverse(bmm2_scale), "out": out, "lse": lse, "v_cache": values}
+    c.once(name, "batch_mla", workspace_buffer, plan, run, {**_NAMES, **(spelled or {})})
 
 
 # ---- shapes of queries and results ---------------------------------------------------------------
 
 
-def query_lengths(name: str, query: Tensor, indptr: Any, longest: Optional[int]) -> list:
-    """Tokens of each request: of ``[b, q_len, h, d]``, or of ``[n, h, d]`` cut by an indptr."""
+def query_starts(name: str, query: Tensor, lens: Tensor, indptr: Any,
+                 longest: Optional[int]) -> Tensor:
+    """Where the rows of each request begin: of ``[b, q_len, h, d]``, or of ``[n, h, d]`` cut by an
+    indptr, which is looked at where it lies on the host."""
+    b = lens.shape[0]
     if indptr is None:
         if query.ndim != 4:
             raise wrong(name, "query", "[b, q_len, h, d], or [n, h, d] with cum_seq_lens_q",
                         list(query.shape))
-        return [query.shape[1]] * query.shape[0]
+        if query.shape[0] != b:
+            raise wrong(name, "seq_lens", f"[{query.shape[0]}]", [b])
+        return _memory.counted(b + 1, lens, query.shape[1])
     if query.ndim != 3:
         raise wrong(name, "query", "[n, h, d] with cum_seq_lens_q", list(query.shape))
-    at = [int(x) for x in _memory.to_host(indptr)[0]]
-    lens = [b - a for a, b in zip(at, at[1:])]
-    if not at or at[0] != 0 or at[-1] != query.shape[0] or min(lens, default=0) < 0:
+    starts = c.int32(indptr)
+    if starts.shape[0] != b + 1:
+        raise wrong(name, "cum_seq_lens_q", f"[{b + 1}]", list(indptr.shape))
+    if _memory.on_gpu(starts) or compiling():
+        return starts
+    at = [int(x) for x in starts]
+    rows = [y - x for x, y in zip(at, at[1:])]
+    if at[0] != 0 or at[-1] != query.shape[0] or min(rows, default=0) < 0:
         raise wrong(name, "cum_seq_lens_q", f"rising from 0 to {query.shape[0]}", at)
-    if longest is not None and lens and max(lens) > longest:
-        raise wrong(name, "max_q_len", f"at least {max(lens)}, the longest of cum_seq_lens_q",
+    if longest is not None and max(rows, default=0) > longest:
+        raise wrong(name, "max_q_len", f"at least {max(rows)}, the longest of cum_seq_lens_q",
                     longest)
-    return lens
+    return starts
 
 
 def results(name: str, query: Tensor, d: int, out: Any, lse: Any, return_lse: bool,
@@ -316,8 +269,8 @@ def trtllm_batch_decode_with_kv_cache_mla(
             metadata.check(name, query, sparse_mla_top_k)
         sparse_call(name, q, query, kv_cache, workspace_buffer, kv_lora_rank, qk_rope_head_dim,
                     block_tables, seq_lens, sparse_mla_top_k, sparse_mla_top_k_lens,
-                    cum_seq_lens_q, rows, row_sums, scale(bmm1_scale), scale(bmm2_scale),
-                    one_sink(name, sinks))
+                    cum_seq_lens_q, rows, row_sums, c.scale(bmm1_scale), c.scale(bmm2_scale),
+                    c.one_sink(name, sinks))
         return (result, sums) if return_lse else result
     for argument, value in (("sparse_mla_top_k_lens", sparse_mla_top_k_lens),
                             ("metadata", metadata)):
@@ -325,10 +278,11 @@ def trtllm_batch_decode_with_kv_cache_mla(
             raise wrong(name, argument, "None without sparse_mla_top_k", "one")
     if seq_lens is None:
         raise wrong(name, "seq_lens", "a tensor", None)
-    q_lens = query_lengths(name, query, cum_seq_lens_q, max_q_len)
+    lens = c.int32(seq_lens)
+    starts = query_starts(name, query, lens, cum_seq_lens_q, max_q_len)
     ranks = (causal_seqlens_kv_global, cp_world, cp_rank) if enable_dcp else None
     dense_call(name, q, kv_cache, workspace_buffer, kv_lora_rank, qk_rope_head_dim,
-               _shared_tables(name, block_tables, uses_shared_paged_kv_idx), seq_lens, q_lens,
+               _shared_tables(name, block_tables, uses_shared_paged_kv_idx), lens, starts,
                rows, row_sums, bmm1_scale, bmm2_scale, sinks, ranks=ranks, longest=max_seq_len)
     return (result, sums) if return_lse else result
 
@@ -373,12 +327,20 @@ def xqa_mla(
     values = without_head_axis(name, "v_cache", v_cache, (1, 2))
     if keys.shape[1] != page_size:
         raise wrong(name, "page_size", keys.shape[1], page_size)
-    if not _memory.same_place(keys, values) or values.shape[:2] != keys.shape[:2]:
+    if values.shape[:2] != keys.shape[:2]:
         raise wrong(name, "v_cache", "the latent part of k_cache, the same memory", "another")
     d, latent = q.shape[-1], output.shape[-1]
     n, heads = q.shape[0] * (q.shape[1] if q.ndim == 4 else 1), q.shape[-2]
     if q.ndim == 4 and q.shape[1] != 1:
         raise wrong(name, "q", "[b, 1, h, d]", list(q.shape))
+    lens = c.int32(seq_lens)
+    if lens.shape[0] != n:
+        raise wrong(name, "seq_lens", f"[{n}]", list(seq_lens.shape))
     dense_call(name, flat(name, "q", q, (n, heads, d)), keys, workspace_buffer, latent, d - latent,
-               page_table, seq_lens, [1] * n, flat(name, "output", output, (n, heads, latent)),
-               None, q_scale * kv_scale * d ** -0.5, kv_scale, None)
+               page_table, lens, _memory.counted(n + 1, lens),
+               flat(name, "output", output, (n, heads, latent)), None,
+               q_scale * kv_scale * d ** -0.5, kv_scale, None, values=values, spelled={
+                   "q_nope": "q", "q_pe": "q", "ckv_cache": "k_cache", "kpe_cache": "k_cache",
+                   "block_tables": "page_table", "out": "output", "num_heads": "q",
+                   "q_scale": "q_scale", "o_scale": "kv_scale", "head_dim_ckv": "output",
+                   "head_dim_kpe": "q"})

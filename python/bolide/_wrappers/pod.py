@@ -12,7 +12,6 @@ from typing import Any, List, Optional, Tuple
 from .._arguments import split_paged
 from ..prefill import single_prefill_with_kv_cache
 from . import _memory
-from ._base import refuse
 from .decode import BatchDecodeWithPagedKVCacheWrapper
 from .prefill import BatchPrefillWithPagedKVCacheWrapper
 
@@ -43,7 +42,8 @@ class PODWithPagedKVCacheWrapper:
         the batch; then a captured run follows later plans.
     :param paged_kv_indptr_buffer: ``[b + 1]`` int32. :param paged_kv_indices_buffer: int32, as long
         as the largest list of pages. :param paged_kv_last_page_len_buffer: ``[b]`` int32.
-    :param jit_args: refused, as are the arguments that would follow in :meth:`run`.
+    :param jit_args: of a custom variant (:mod:`bolide._wrappers.variant`) of the decoding part,
+        whose tensors and numbers follow the named arguments of :meth:`run`.
     """
 
     def __init__(self, float_workspace_buffer: Tensor, kv_layout: str = "NHD",
@@ -51,12 +51,12 @@ class PODWithPagedKVCacheWrapper:
                  paged_kv_indices_buffer: Optional[Tensor] = None,
                  paged_kv_last_page_len_buffer: Optional[Tensor] = None,
                  jit_args: Optional[List[Any]] = None):
-        refuse("PODWithPagedKVCacheWrapper", jit_args=jit_args)
         self._kv_layout = kv_layout
         self._use_cuda_graph = use_cuda_graph
         self._decode = BatchDecodeWithPagedKVCacheWrapper(
             float_workspace_buffer, kv_layout, use_cuda_graph, False, paged_kv_indptr_buffer,
-            paged_kv_indices_buffer, paged_kv_last_page_len_buffer)
+            paged_kv_indices_buffer, paged_kv_last_page_len_buffer, jit_args=jit_args)
+        self._jit_args = jit_args
         self._masked: Optional[BatchPrefillWithPagedKVCacheWrapper] = None
         self._planned: Optional[dict[str, Any]] = None
         self._table: tuple = ()
@@ -99,7 +99,7 @@ class PODWithPagedKVCacheWrapper:
 
     begin_forward = plan
 
-    def _decoding(self, q: Tensor, cache: Any, options: dict[str, Any], scales: tuple,
+    def _decoding(self, q: Tensor, cache: Any, args: tuple, options: dict[str, Any], scales: tuple,
                   masks: tuple) -> Tuple[Tensor, Tensor]:
         """The decoding part under options and masks of this run."""
         scale = dict(zip(("q_scale", "k_scale", "v_scale"), scales))
@@ -109,20 +109,20 @@ class PODWithPagedKVCacheWrapper:
                 options["pos_encoding_mode"], options["window_left"])
             w._rope_scale, w._rope_theta = options["rope_scale"], options["rope_theta"]
             w._sm_scale = options["sm_scale"]
-            return w.run(q, cache, return_lse=True, **scale)
+            return w.run(q, cache, *args, return_lse=True, **scale)
         if self._use_cuda_graph:
             raise NotImplementedError(
                 "PODWithPagedKVCacheWrapper.run: custom_mask_d, packed_custom_mask_d: not supported "
                 "with use_cuda_graph, since a mask is planned with its run")
         if self._masked is None:
             self._masked = BatchPrefillWithPagedKVCacheWrapper(
-                self._decode._float_workspace_buffer, self._kv_layout)
+                self._decode._float_workspace_buffer, self._kv_layout, jit_args=self._jit_args)
         indptr, last_page_len, indices = self._table
         rows = _memory.int32s(list(range(indptr.shape[0])), indptr)
         self._masked.plan(rows, indptr, indices, last_page_len, *self._sizes,
                           custom_mask=masks[0] if masks[1] is None else None,
                           packed_custom_mask=masks[1], **options, **self._dtypes)
-        return self._masked.run(q, cache, return_lse=True, **scale)
+        return self._masked.run(q, cache, *args, return_lse=True, **scale)
 
     def run(
         self, q_p: Tensor, k_p: Tensor, v_p: Tensor, q_d: Tensor, paged_kv_cache_d: Any,
@@ -152,13 +152,16 @@ class PODWithPagedKVCacheWrapper:
         :param causal_d: without effect on one query a request, which sees all keys before it.
         :param kv_layout_d: "HND" if the cache has it and the wrapper was not made for it.
         :param q_scale: with k_scale and v_scale of the decoding part: numbers or tensors.
-        :param use_fp16_qk_reduction: with enable_pdl a hint. :param args: refused.
+        :param use_fp16_qk_reduction: with enable_pdl a hint. :param args: tensors and numbers of a custom
+            variant, in the order of jit_args.
         :returns: the prefill's result and the decoding's, each with its lse to base 2 in a pair
             where return_lse_p, return_lse_d ask for it.
         """
         if self._planned is None:
             raise RuntimeError("PODWithPagedKVCacheWrapper: plan() must come before run()")
-        refuse("PODWithPagedKVCacheWrapper.run", args=args or None)
+        if args and self._jit_args is None:
+            raise ValueError("PODWithPagedKVCacheWrapper.run: args: expected none without jit_args; "
+                             f"got {len(args)}")
         prefill = single_prefill_with_kv_cache(
             q_p, k_p, v_p, custom_mask=None if packed_custom_mask_p is not None else custom_mask_p,
             packed_custom_mask=packed_custom_mask_p, causal=causal_p, kv_layout=kv_layout_p,
@@ -172,8 +175,8 @@ class PODWithPagedKVCacheWrapper:
             if value != default:
                 options[name] = value
         layout = self._kv_layout if kv_layout_d == "NHD" else kv_layout_d
-        decode = self._decoding(q_d, _in_layout(paged_kv_cache_d, layout, self._kv_layout), options,
-                                (q_scale, k_scale, v_scale), (custom_mask_d, packed_custom_mask_d))
+        decode = self._decoding(q_d, _in_layout(paged_kv_cache_d, layout, self._kv_layout), args,
+                                options, (q_scale, k_scale, v_scale), (custom_mask_d, packed_custom_mask_d))
         return prefill, decode if return_lse_d else decode[0]
 
     def end_forward(self) -> None:

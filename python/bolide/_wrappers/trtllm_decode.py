@@ -170,8 +170,8 @@ def trtllm_batch_decode_with_kv_cache(
 ) -> Union[Tensor, Tuple[Tensor, Tensor]]:
     """Attention of the newest tokens of each request against its pages, in one call.
 
-    Each call plans anew, so it cannot be captured in a CUDA graph; lengths on a GPU cost one copy
-    back and one wait, lengths on the host none.
+    Each call plans anew, on the host from lengths that lie there, else on the GPU, where a CUDA
+    graph may hold the call. Neither waits.
 
     :param query: ``[rows, h_q, d]`` float16, bfloat16, float32 or fp8; the rows of a request are
         its last tokens and see no key behind their own.

@@ -96,7 +96,9 @@ def trtllm_batch_context_with_kv_cache(
 
 def _starts(starts: Tensor, lengths: Any) -> tuple[Tensor, Any]:
     """Where requests begin, and their lengths: from lengths on the host, where these are given, so
-    that nothing is copied back. Requests then follow one another without gaps."""
+    the host plans. Requests then follow one another without gaps. A graph follows the GPU's."""
+    if lengths is not None and _memory.capturing(_memory.device_of(starts)):
+        lengths = None
     if lengths is None or not _memory.on_gpu(starts):
         return c.int32(starts), c.int32(lengths)
     ends = lengths.reshape(-1).cumsum(0)
@@ -129,7 +131,7 @@ def trtllm_ragged_attention_deepseek(
     :param cum_seq_lens_q: ``[b + 1]`` int32: where each request's rows begin; cum_seq_lens_kv: its
         keys. :param max_q_len: bound of the rows, max_kv_len of the keys of a request.
     :param q_seq_lens_cpu: ``[b]`` int32 on the host, rows of each request, and kv_seq_lens_cpu its
-        keys: with both, a call on a GPU waits for nothing.
+        keys: with both, the host plans for them.
     :param bmm1_scale: of the logits, bmm2_scale of the result: numbers or float32 tensors.
     :param o_sf_scale: of NVFP4 results; 1 and -1 say that there are none.
     :param window_left: keys visible before a query's own; -1 is no limit.
@@ -168,7 +170,8 @@ def trtllm_ragged_attention_deepseek(
     ragged(name, query, key, value, workspace_buffer, plan, run, {
         **_NAMES, "q": "query", "k": "key", "v": "value", "sinks": "attention_sinks",
         "head_dim_qk": "query", "head_dim_vo": "value", "num_qo_heads": "query",
-        "seq_lens_q": "q_seq_lens_cpu"})
+        "seq_lens_q": "q_seq_lens_cpu", "seq_lens": "seq_lens" if kv_lens is None
+        else "kv_seq_lens_cpu"})
     return (out, lse) if return_lse else out
 
 
@@ -248,8 +251,8 @@ def trtllm_fmha_v2_prefill(
     :param pos_encoding_mode: None, "NONE", "ROPE_LLAMA" or "ALIBI".
     :param logits_soft_cap_scale: ``cap * tanh(s / cap)`` of the scaled logits; None and 0 are off.
     :param mask_mode: "causal"; "sliding_window", causal with window_left; "chunked", causal and no
-        key before the query's own chunk of chunked_attention_size, on the CPU only; "padding", all
-        keys of the request. :param window_left: keys visible before a query's own, whatever the
+        key before the query's own chunk of chunked_attention_size; "padding", all keys of the
+        request. :param window_left: keys visible before a query's own, whatever the
         mode; -1 is no limit.
     :param save_softmax_stats: also return ``[rows, h_q, 2]`` float32, pairs (m, l) of which ``m +
         ln(l)`` is the natural logarithm of the row's sum of exp.
@@ -313,9 +316,10 @@ def _dense(name: str, query: Tensor, key: Tensor, value: Tensor, out: Tensor, nu
         raise c.expect(name, "lse", list((*query.shape[:3], 2)), list(lse.shape))
     wanted = return_lse or lse is not None
     rows = _frameworks.empty(query, q.shape[:2], "float32") if wanted else None
-    starts = _memory.int32s([i * seq_len for i in range(b + 1)], query)
-    kv_starts = starts if key.shape[1] == seq_len else _memory.int32s(
-        [i * key.shape[1] for i in range(b + 1)], query)
+    many = q.shape[0] >= c.MANY_ROWS and not _memory.capturing(_memory.device_of(query))
+    starts, kv_starts = (
+        _memory.int32s([i * n for i in range(b + 1)], query) if many
+        else _memory.counted(b + 1, query, n) for n in (seq_len, key.shape[1]))
     plan = {"qo_indptr": starts, "kv_indptr": kv_starts, "causal": causal, "window_left": -1,
             "sm_scale": query.shape[-1] ** -0.5 if scale_bmm1 is None and scale_bmm1_d is None
             else 1.0}

@@ -344,7 +344,8 @@ bolide_status bolide__attention_cuda_run(const bolide__call *call,
     BOLIDE_TRY(bolide__attention_variant_text(call, p->variant, p));
     p->page_shift = page_shift_of(p->page_size);
     p->flags |= may_be_signed(p) ? BOLIDE__ATTN_SIGNED : 0;
-    bolide__grid g = {.x = f->workers, .y = f->h_kv, .dependent = 1};
+    /* A plan on the device has just written what a block reads first. */
+    bolide__grid g = {.x = f->workers, .y = f->h_kv, .dependent = !f->on_device};
     if (f->ruled) {
         g.x = items < f->workers ? items : f->workers;
         /* Behind a memset there is no kernel to depend on. */

@@ -102,6 +102,35 @@ typedef struct bolide__attention_rule {
     int32_t tiles, pieces;
 } bolide__attention_rule;
 
+/* What a plan on the GPU works with, see attention_plan.cu: a tile, and where the stretch of a
+ * worker begins. */
+typedef struct bolide__attention_tile {
+    int32_t request, row, kv_begin, kv_end;
+} bolide__attention_tile;
+
+typedef struct bolide__attention_cut {
+    int32_t tile, key;      /* the key at which the tile is cut */
+    int32_t inside, behind; /* a cut; else the stretch begins at the tile or behind it */
+    int32_t cuts_before, divided_before; /* cuts, and tiles that are divided, before this one */
+} bolide__attention_cut;
+
+/* Lengths as in bolide__attention_problem, NULL where they are not given. */
+typedef struct bolide__attention_planner {
+    const int32_t *qo, *kv, *v, *o; /* [batch + 1] */
+    const int32_t *kv_len, *q_len;  /* [batch] */
+    bolide__schedule_counts *counts;
+    int32_t *arrivals;             /* [max_merges, h_kv] */
+    bolide__attention_head *heads; /* [workers] */
+    bolide__attention_work *works; /* [max_tiles + workers] */
+    int32_t *tile_start;           /* [batch]: first tile of a request */
+    bolide__attention_tile *tiles; /* [max_tiles] */
+    int64_t *place;                /* [max_tiles]: where a tile begins on the tape */
+    bolide__attention_cut *cuts;   /* [workers + 1] */
+    int64_t batch, group, tile_rows, workers, h_kv, max_tiles, max_merges;
+    int64_t q_len_per_req, max_kv_len;
+    int64_t causal, window_left, tile_cost, min_chunk, granule;
+} bolide__attention_planner;
+
 /* A number, or a device array of one value or one a head. */
 typedef struct bolide__attention_scale {
     const float *tensor; /* [1] or [heads]; NULL: the number */
@@ -223,6 +252,8 @@ typedef struct bolide__attention_plan {
         int64_t max_batch, max_items, max_merges, max_slots;
         int64_t worker_start_at, requests_at, items_at, merges_at; /* in device_int */
         int64_t free_at, arrivals_at, heads_at, works_at;          /* CUDA: in device_int */
+        int64_t on_device; /* CUDA: lengths were not seen by the host */
+        int64_t tile_start_at, tiles_at, place_at, cuts_at; /* on_device: in device_int */
         int64_t tickets_at, order_at; /* sm90: in device_int; in a staging slot */
         int64_t live_bytes; /* of all that is carved for device_int; CUDA: in a staging slot */
         int64_t partial_o_at, partial_ml_at, frequency_at, lanes_at; /* in device */
@@ -263,6 +294,7 @@ typedef struct bolide__attention_problem {
     int64_t max_batch, max_rows, max_kv_len; /* BOLIDE_NO_INT: not declared */
     int64_t max_q_len;                       /* bound of one request; BOLIDE_NO_INT: none */
     int64_t batch;
+    int64_t on_device;       /* 1: CUDA plans from lengths that stay on the device */
     int64_t single;          /* 1: one request that is planned and run in the same call */
     int64_t fold_q, fold_kv; /* rows and columns of a matrix of blocks; 0: none */
     int64_t placed;          /* 1: positions are places in that matrix */
@@ -292,6 +324,13 @@ bolide_status bolide__attention_sizes(const bolide__call *call, const bolide__at
                                       bolide_sizes *sizes);
 bolide_status bolide__attention_make_plan(const bolide__call *call,
                                           const bolide__attention_problem *pr);
+/* Of a plan whose lengths stay on the GPU. */
+bolide_status bolide__attention_check_on_device(const bolide__call *call,
+                                                const bolide__attention_problem *pr);
+bolide_status bolide__attention_plan_on_device(const bolide__call *call,
+                                               const bolide__attention_problem *pr,
+                                               const struct bolide__attention_frozen *f,
+                                               const bolide__schedule_rules *rules);
 /* For a single request on CUDA: a plan that is a rule, without lists and without a copy. */
 bolide_status bolide__attention_make_rule(const bolide__call *call,
                                           const bolide__attention_problem *pr);

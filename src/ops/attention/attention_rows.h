@@ -62,6 +62,9 @@
         BOLIDE_WORKSPACE_ROW(A, workspace, "memory of the plan's live part and of runs"),          \
         BOLIDE_PLAN_ROW(A, plan, "memory of the plan")
 
+#define BOLIDE__ATTN_DEVICE_ROW(A)                                                                 \
+    BOLIDE_BOOL_ROW(A, plan_on_device, 0, "whether lengths stay on the GPU, where a kernel plans")
+
 #define BOLIDE__ATTN_CHUNK_ROW(A)                                                                  \
     BOLIDE_I64_ROW(A, chunked_attention_size, 0, "keys of a chunk, the first a query sees; 0: off")
 

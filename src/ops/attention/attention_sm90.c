@@ -352,7 +352,7 @@ bolide_status bolide__attention_latent90_run(const bolide__call *call, const fro
     const bolide__grid g = {.x = f->workers,
                             .y = 1,
                             .block = BOLIDE__SM90_THREADS,
-                            .dependent = 1,
+                            .dependent = !f->on_device, /* as in attention_cuda.c */
                             .shared =
                                 (int32_t)(blocks * LATENT_BLOCK + LATENT_BASES + LATENT_BARRIERS)};
     return bolide__cuda_launch(call, &s, &g, &a, sizeof a);

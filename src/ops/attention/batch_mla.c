@@ -23,6 +23,7 @@ static const bolide_param plan_rows[] = {
     BOLIDE_F64_ROW(A, sm_scale, NAN, "of the logits"),
     BOLIDE_I64_ROW(A, max_num_rows, BOLIDE_NO_INT, "declared maximum of rows", BOLIDE__ATTN_OPTION),
     BOLIDE__ATTN_SPLIT_ROWS(A, "pages"),
+    BOLIDE__ATTN_DEVICE_ROW(A),
 };
 #undef A
 
@@ -55,6 +56,7 @@ static bolide__attention_problem problem_of(const bolide__call *call) {
     const bolide_batch_mla_plan_args *a = call->args;
     return (bolide__attention_problem){
         BOLIDE__ATTN_SPLIT_FIELDS(a),
+        .on_device = a->plan_on_device,
         .pos_encoding_mode = BOLIDE_POS_NONE,
         .window_left = a->window_left,
         .logits_soft_cap = a->logits_soft_cap,

@@ -26,6 +26,7 @@ static const bolide_param plan_rows[] = {
     BOLIDE__ATTN_LOGIT_ROWS(A),
     BOLIDE__ATTN_SPLIT_ROWS(A, "pages"),
     BOLIDE__ATTN_VARIANT_ROW(A),
+    BOLIDE__ATTN_DEVICE_ROW(A),
 };
 #undef A
 
@@ -50,6 +51,7 @@ static bolide__attention_problem problem_of(const bolide__call *call) {
     const bolide_tensor *lens = a->seq_lens ? a->seq_lens : a->last_page_len;
     return (bolide__attention_problem){
         BOLIDE__ATTN_OPTION_FIELDS(a),
+        .on_device = a->plan_on_device,
         .d_qk = a->head_dim,
         .d_vo = a->head_dim_vo == BOLIDE_NO_INT ? a->head_dim : a->head_dim_vo,
         .page_size = a->page_size,

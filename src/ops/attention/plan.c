@@ -123,6 +123,7 @@ bolide_status bolide__attention_check_plan(const bolide__call *call,
     if (q_len < 0 || q_len > INT32_MAX / pr->h_q)
         return BOLIDE_FAIL_ARG(call, "q_len_per_req", "value", "from 1 to 2^31 rows", "%lld",
                                (long long)q_len);
+    BOLIDE_TRY(bolide__attention_check_on_device(call, pr));
     if (pr->page_size && !pr->kv_len && !pr->last_page_len)
         return BOLIDE_FAIL_ARG(call, pr->name.last_page_len, "pointer",
                                bolide__text("this or %s", pr->name.kv_len), "neither");
@@ -197,7 +198,8 @@ static bolide__split split_of(const bolide__call *call, const bolide__attention_
         return BOLIDE__SPLIT_NONE;
     if (given(pr->fixed_split_size) && pr->fixed_split_size > 0)
         return BOLIDE__SPLIT_FIXED;
-    return call->ctx->batch_invariant ? BOLIDE__SPLIT_OWN : BOLIDE__SPLIT_BALANCED;
+    return call->ctx->batch_invariant && !pr->on_device ? BOLIDE__SPLIT_OWN
+                                                        : BOLIDE__SPLIT_BALANCED;
 }
 
 static int64_t largest_divisor(int64_t x, int64_t limit) {
@@ -256,6 +258,19 @@ static int64_t flags_of(const bolide__attention_problem *pr) {
            (pr->variant ? BOLIDE__ATTN_VARIANT : 0) | (pr->placed ? BOLIDE__ATTN_PLACED : 0);
 }
 
+/* What a plan on the GPU works with. */
+static void carve_planner(frozen_part *f, bolide__carver *c) {
+    const int64_t tiles = f->on_device ? f->max_items - f->workers : 0;
+    f->tile_start_at = bolide__carve_offset(c);
+    bolide__carve(c, f->on_device ? f->max_batch : 0, sizeof(int32_t));
+    f->tiles_at = bolide__carve_offset(c);
+    bolide__carve(c, tiles, sizeof(bolide__attention_tile));
+    f->place_at = bolide__carve_offset(c);
+    bolide__carve(c, tiles, sizeof(int64_t));
+    f->cuts_at = bolide__carve_offset(c);
+    bolide__carve(c, f->on_device ? f->workers + 1 : 0, sizeof(bolide__attention_cut));
+}
+
 /* Offsets of the live part and of the scratch; the order of the drawing in attention_internal.h. */
 static void carve_live(frozen_part *f, bool cuda) {
     bolide__carver c = bolide__carve_begin(NULL, 0);
@@ -271,6 +286,7 @@ static void carve_live(frozen_part *f, bool cuda) {
         bolide__carve(&c, f->workers, sizeof(bolide__attention_head));
         f->works_at = bolide__carve_offset(&c);
         bolide__carve(&c, f->max_items, sizeof(bolide__attention_work));
+        carve_planner(f, &c);
         f->device_int_bytes = bolide__carve_offset(&c);
     }
     f->worker_start_at = bolide__carve_offset(&c);
@@ -332,7 +348,8 @@ static void choose_cuda(const bolide__call *call, const bolide__attention_proble
     const bolide__split split = split_of(call, pr);
     const int64_t rows = usual_rows(pr, m);
     bolide__attention_cuda_choose(call, f, rows);
-    if (!pr->chunk && (split == BOLIDE__SPLIT_BALANCED || split == BOLIDE__SPLIT_NONE))
+    if (!f->on_device && !pr->chunk &&
+        (split == BOLIDE__SPLIT_BALANCED || split == BOLIDE__SPLIT_NONE))
         bolide__attention_sm90_choose(call, f, rows, m->rows * (pr->h_q / pr->h_kv));
 }
 
@@ -363,6 +380,7 @@ static bolide_status lay_out(const bolide__call *call, const bolide__attention_p
         .rope_theta = isnan(pr->rope_theta) ? 1e4 : pr->rope_theta,
         .device_type = call->ctx->device.type,
         .q_len = pr->q_len_per_req,
+        .on_device = cuda && pr->on_device,
         .fold_q = pr->fold_q,
         .fold_kv = pr->fold_kv,
     };
@@ -392,7 +410,7 @@ static bolide_status lay_out(const bolide__call *call, const bolide__attention_p
     carve_scratch(f);
     /* Whether each slot of staging is in use, the slots, and room for the lengths that come back
      * from the device. */
-    if (cuda)
+    if (cuda && !f->on_device)
         f->pinned_bytes = STAGING_HEAD + STAGING_SLOTS * f->live_bytes + 7 * 4 * (f->max_batch + 1);
     return BOLIDE_OK;
 }
@@ -531,6 +549,8 @@ bolide_status bolide__attention_make_plan(const bolide__call *call,
     int64_t slot;
     char *live;
     BOLIDE_TRY(lay_out(call, pr, &f, &rules));
+    if (f.on_device)
+        return bolide__attention_plan_on_device(call, pr, &f, &rules);
     BOLIDE_TRY(live_memory(call, pr, &f, &slot, &live));
     bolide__attention_request *requests = (bolide__attention_request *)(live + f.requests_at);
     int32_t *returned = NULL; /* where lengths come back to */

@@ -32,6 +32,7 @@ static const bolide_param plan_rows[] = {
     BOLIDE__ATTN_CHUNK_ROW(A),
     BOLIDE_IN(A, o_indptr, "b1", BOLIDE_I32, "first row of out of each request",
               BOLIDE__ATTN_LENGTHS),
+    BOLIDE__ATTN_DEVICE_ROW(A),
 };
 #undef A
 
@@ -56,6 +57,7 @@ static bolide__attention_problem problem_of(const bolide__call *call) {
     const bolide_batch_prefill_paged_plan_args *a = call->args;
     return (bolide__attention_problem){
         BOLIDE__ATTN_OPTION_FIELDS(a),
+        .on_device = a->plan_on_device,
         .d_qk = a->head_dim_qk,
         .d_vo = a->head_dim_vo == BOLIDE_NO_INT ? a->head_dim_qk : a->head_dim_vo,
         .page_size = a->page_size,

@@ -28,6 +28,7 @@ static const bolide_param plan_rows[] = {
     BOLIDE__ATTN_SPLIT_ROWS(A, "keys"),
     BOLIDE__ATTN_VARIANT_ROW(A),
     BOLIDE__ATTN_CHUNK_ROW(A),
+    BOLIDE__ATTN_DEVICE_ROW(A),
 };
 #undef A
 
@@ -54,6 +55,7 @@ static bolide__attention_problem problem_of(const bolide__call *call) {
     const bolide_batch_prefill_ragged_plan_args *a = call->args;
     return (bolide__attention_problem){
         BOLIDE__ATTN_OPTION_FIELDS(a),
+        .on_device = a->plan_on_device,
         .d_qk = a->head_dim_qk,
         .d_vo = a->head_dim_vo == BOLIDE_NO_INT ? a->head_dim_qk : a->head_dim_vo,
         .max_rows = a->max_num_rows,
