@@ -170,7 +170,7 @@ static double logit_slack(const ref_call *c) {
         return f32_slack(c);
     /* A key that is scaled by parts is rounded as well. */
     if (cuda && ref_in(c, "ckv_scale_arr"))
-        return q == BOLIDE_F16 ? 16 * 0x1p-12 : 16 * 0x1p-9;
+        return 40 * (q == BOLIDE_F16 ? 0x1p-12 : 0x1p-9);
     const int units = !cuda && bf16 && whole && bolide__gemm_bf16(1)->unit;
     if (!cuda && !units)
         return f32_slack(c);

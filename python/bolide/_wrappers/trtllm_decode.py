@@ -193,7 +193,7 @@ def trtllm_batch_decode_with_kv_cache(
         place of q_len_per_req; max_q_len bounds them.
     :param mask: ``[b, q_len, words]`` uint16, uint32 or uint8 (``[rows, words]`` with
         cum_seq_lens_q): bit i of a token's row, the lowest first, says whether it sees token i of
-        its request's new ones; the keys before these are all visible. On the CPU only.
+        its request's new ones; the keys before these are all visible.
     :param lse: ``[rows, h_q]`` float32, to base 2.
     :param enable_block_sparse_attention: block_tables are ``[h_kv, b, m]`` and seq_lens ``[h_kv,
         b]``: pages and keys of each head of the cache. No sinks, no mask.
@@ -300,7 +300,7 @@ def xqa(
     :param q_scale: with kv_scale numbers or float32 tensors of one element.
     :param sliding_win_size: keys that a query sees, its own included; 0 is no limit.
     :param mask: ``[b, q_seq_len, words]`` uint16: bits over a request's new tokens, the lowest
-        first. Without it the order is causal. On the CPU only.
+        first. Without it the order is causal.
     :param sm_count: a hint, as is enable_pdl. :param k_sf_cache: of NVFP4; refused, and v_sf_cache.
     """
     name = "xqa"

@@ -97,7 +97,9 @@ static bool needs_float(const frozen_part *f) {
     return !(f->q_dtype & (BOLIDE_F16 | BOLIDE_BF16 | fp8)) ||
            (!(f->kv_dtype & fp8) && f->kv_dtype != f->q_dtype) || f->d_qk > MAX_HEAD_DIM ||
            f->d_vo > MAX_HEAD_DIM ||
-           f->flags & (BOLIDE__ATTN_ROPE | BOLIDE__ATTN_TAIL | BOLIDE__ATTN_VARIANT);
+           f->flags & (BOLIDE__ATTN_ROPE | BOLIDE__ATTN_TAIL | BOLIDE__ATTN_VARIANT) ||
+           (bolide__attention_may_scale_rows(f->flags, f->kv_dtype) &&
+            f->d_vo % BOLIDE__ATTN_SCALED == 0);
 }
 
 /* Whether attention_latent.cu computes it. */
