@@ -166,13 +166,11 @@ static double logit_slack(const ref_call *c) {
     const ref_tensor *whole = ref_in(c, "q");
     const int64_t q = (whole ? whole : ref_in(c, "q_nope"))->dtype;
     const int bf16 = q == BOLIDE_BF16, cuda = ref_on_cuda(c);
-    if (cuda && q == BOLIDE_F32)
-        return f32_slack(c);
     /* A key that is scaled by parts is rounded as well. */
-    if (cuda && ref_in(c, "ckv_scale_arr"))
+    if (cuda && q != BOLIDE_F32 && ref_in(c, "ckv_scale_arr"))
         return 40 * (q == BOLIDE_F16 ? 0x1p-12 : 0x1p-9);
     const int units = !cuda && bf16 && whole && bolide__gemm_bf16(1)->unit;
-    if (!cuda && !units)
+    if ((cuda && q == BOLIDE_F32) || (!cuda && !units))
         return f32_slack(c);
     /* Tensor cores take weights in 16 bits: bf16 with bf16 queries, else f16. Each is off by up to
      * 2^-9 or 2^-12 of itself; ten times that covers the largest of many outputs, also in rows that

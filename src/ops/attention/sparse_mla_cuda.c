@@ -21,7 +21,7 @@ enum {
     FLOAT_THREADS = 128,
     MERGE_THREADS = 128,
     MOST_PIECES = 64,
-    PIECE_TILES = 4, /* tiles of keys that a piece has at least */
+    PIECE_TILES = 2, /* tiles of keys that a piece has at least */
     OWN_PIECE = 512  /* keys of a piece where it may not depend on the other tokens */
 };
 
