@@ -216,7 +216,8 @@ typedef struct bolide_batch_prefill_paged_plan_args {
     const bolide_tensor *o_indptr;  /* [b+1] i32: rows of out; default qo_indptr */
     int64_t plan_on_device; /* 1: lengths stay on the GPU and a kernel plans there: no wait, and a
                                capture may hold it. Needs seq_lens and max_num_rows; the split is
-                               balanced. On the CPU like 0; default 0 */
+                               balanced, and rows of out behind o_indptr are not checked. On the
+                               CPU like 0; default 0 */
 } bolide_batch_prefill_paged_plan_args;
 
 typedef struct bolide_batch_prefill_paged_run_args {
@@ -306,8 +307,9 @@ typedef struct bolide_batch_prefill_ragged_plan_args {
     int64_t chunked_attention_size; /* c > 0: a query at position p sees no key before c * floor(p /
                                        c), the first of its chunk; default 0: off */
     int64_t plan_on_device; /* 1: lengths stay on the GPU and a kernel plans there: no wait, and a
-                               capture may hold it. Needs seq_lens and max_num_rows; the split is
-                               balanced. On the CPU like 0; default 0 */
+                               capture may hold it. Needs max_num_rows; the split is balanced, and
+                               rows of out behind o_indptr are not checked. On the CPU like 0;
+                               default 0 */
 } bolide_batch_prefill_ragged_plan_args;
 
 typedef struct bolide_batch_prefill_ragged_run_args {

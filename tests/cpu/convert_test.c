@@ -42,11 +42,10 @@ static double decode(const format *f, uint32_t code) {
     return sign * ldexp(fraction + (1 << f->fraction), exponent - f->bias - f->fraction);
 }
 
+/* What lies below infinity, or below the one NaN of a format without infinity. */
 static double largest(const format *f) {
-    uint32_t code = (1u << (f->exponent_bits + f->fraction)) - 1u;
-    while (!isfinite(decode(f, code)))
-        code--;
-    return decode(f, code);
+    const uint32_t end = 1u << (f->exponent_bits + f->fraction);
+    return decode(f, f->has_infinity ? end - (1u << f->fraction) - 1u : end - 2u);
 }
 
 /* The value that x is stored as. */

@@ -174,6 +174,9 @@ static const char *const batch_prefill_paged_cases[] = {
     "qo_indptr.on=device len=200:300:5:0 q_len=200:17:0:3 max_num_rows=220 x=f16 causal=0,1 "
     "lse=given",
     "batch_prefill_paged plan_on_device=1 block_tables=given seq_lens=given seq_lens.on=device "
+    "qo_indptr.on=device o_indptr=given o_indptr.on=device len=200:300:5:0 q_len=200:17:0:3 "
+    "max_num_rows=220 x=f16 causal=1 lse=given",
+    "batch_prefill_paged plan_on_device=1 block_tables=given seq_lens=given seq_lens.on=device "
     "qo_indptr.on=device len=3000:90 q_len=5:1 max_num_rows=6 x=bf16 causal=1 h_q=32 h_kv=8 d=128",
     "batch_prefill_paged chunked_attention_size=-1 expect=invalid_argument:chunked_attention_size",
     "batch_prefill_paged causal=1 draft_mask=given expect=invalid_argument:draft_mask",

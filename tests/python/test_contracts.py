@@ -29,11 +29,6 @@ def nans(b, *shape, dtype=None):
     return _frameworks.full(b.q, shape, dtype or b.dtype, float("nan"))
 
 
-def only_on_cpu(fw):
-    if fw.device != "cpu":
-        pytest.skip("the CPU's kernels alone have it")
-
-
 def words(fw, masks, rows, dtype="uint16"):
     """Masks of each request as rows of words with bits, the lowest first."""
     size = np.dtype(dtype).itemsize * 8
@@ -119,7 +114,6 @@ def test_trtllm_decode_of_different_lengths(fw, rng, close):
 
 @pytest.mark.parametrize("kind", ["uint16", "uint32", "uint8"])
 def test_trtllm_decode_masks(fw, rng, close, kind):
-    only_on_cpu(fw)
     if fw.name != "numpy":
         torch = pytest.importorskip("torch")
         if not hasattr(torch, kind):
@@ -140,7 +134,6 @@ def test_trtllm_decode_masks(fw, rng, close, kind):
 
 
 def test_trtllm_decode_tables_of_keys_and_values(fw, rng, close):
-    only_on_cpu(fw)
     b = Batch(fw, rng, [1] * 5, LENS, layout="HND")
     pages = b.k64.shape[0]
     order = rng.permutation(pages)
@@ -238,7 +231,7 @@ def test_xqa(fw, rng, close, q_len):
     shape = (3, 1, 4, 64) if q_len == 1 else (3, 1, q_len, 4, 64)
     out = nans(b, *shape)
     mask, masks = None, None
-    if q_len > 1 and fw.device == "cpu":
+    if q_len > 1:
         small, masks = draft_masks(rng, b)
         mask = words(fw, small, 3 * q_len).reshape(3, q_len, -1)
     lens = b.lens.reshape(3, 1)
@@ -333,9 +326,8 @@ def test_fmha_v2(fw, rng, close, layout):
              dict(causal=True, window=6, sinks=sinks)),
             (dict(logits_soft_cap_scale=2.0, mask_mode="causal"), dict(causal=True, cap=2.0))):
         b.check(close, fmha_v2(b, layout, **options), b.expected(**wanted))
-    if fw.device == "cpu":
-        got = fmha_v2(b, layout, mask_mode="chunked", chunked_attention_size=8)
-        b.check(close, got, b.expected(masks=chunk_masks(b, 8)))
+    got = fmha_v2(b, layout, mask_mode="chunked", chunked_attention_size=8)
+    b.check(close, got, b.expected(masks=chunk_masks(b, 8)))
 
 
 def test_fmha_v2_statistics(fw, rng, close):
@@ -507,10 +499,9 @@ def test_cudnn_refusals(fw, rng):
             ("batch_offsets_q", dict(batch_offsets_q=b.index([0, 1, 2, 3, 4])))):
         with pytest.raises(ValueError, match=f"cudnn_batch_prefill_with_kv_cache: {argument}: "):
             cudnn_batch_prefill_with_kv_cache(b.q, k, v, 0.1, workspace(b), **{**good, **bad})
-    if fw.device == "cpu":
-        with pytest.raises(ValueError, match="batch_offsets_q: expected multiples of 256 elements"):
-            cudnn_batch_prefill_with_kv_cache(b.q, k, v, 0.1, workspace(b), **good,
-                                              batch_offsets_q=b.index([0, 100, 300]))
+    with pytest.raises(ValueError, match="batch_offsets_q: expected multiples of 256 elements"):
+        cudnn_batch_prefill_with_kv_cache(b.q, k, v, 0.1, workspace(b), **good,
+                                          batch_offsets_q=b.on_host([0, 100, 300]))
 
 
 def test_names_lead_to_one_function():

@@ -455,10 +455,8 @@ def test_vllm_xqa_decode(fw, rng, close):
                          device=fw.device)
         mask = None
         if q_len > 1:
-            if fw.device != "cpu":
-                continue
             rows = torch.tensor([[1], [3], [7]], dtype=torch.int32).expand(4, 3, 1)
-            mask = rows.contiguous().view(torch.uint16)
+            mask = rows.contiguous().view(torch.uint16).to(fw.device)
         flashinfer.decode.xqa_batch_decode_with_kv_cache(
             query=b.q, kv_cache=b.cache, kv_cache_sf=None, workspace_buffer=b.workspace(1 << 25),
             block_tables=b.table(), seq_lens=b.lens, max_seq_len=64, bmm1_scale=0.125,

@@ -169,6 +169,37 @@ def test_replays_follow_the_lengths(fw, rng, close, call):
         h.check(close, call in (deepseek, fmha_v2, cudnn_packed))
 
 
+def test_offsets_of_out(fw, rng, close):
+    """Images of an engine: a padded batch, packed, with offsets in elements of all tensors."""
+    lens = [40, 9, 64]
+    b = Batch(fw, rng, lens, lens, h_kv=4, dtype="bfloat16")
+    k, v, _ = b.packed()
+    padded, offsets = b.index([0] * 8), b.index([0] * 9)
+    out, space = torch.empty_like(b.q), b.workspace(1 << 25)
+
+    def set(own):
+        ends = np.concatenate([np.cumsum([0, *own]), [sum(own)] * 5]) * 4 * 64
+        padded.copy_(b.index([*own, 0, 0, 0, 0, 0]))
+        offsets.copy_(b.index(ends))
+        out.fill_(float("nan"))
+
+    set(lens)
+    graph = captured(lambda: cudnn_batch_prefill_with_kv_cache(
+        b.q, k, v, 0.125, space, max_token_per_sequence=64, max_sequence_kv=64,
+        actual_seq_lens_q=padded, actual_seq_lens_kv=padded, causal=False, return_lse=True,
+        batch_offsets_q=offsets, batch_offsets_k=offsets, batch_offsets_v=offsets,
+        batch_offsets_o=offsets, is_cuda_graph_compatible=True, out=out))
+    q, k64, v64 = (fw.numbers(t) for t in (b.q, k, v))
+    for own in (lens, [3, 60, 1], [64, 0, 49]):
+        set(own)
+        graph.replay()
+        got, at = fw.numbers(out), 0
+        for n in own:
+            mine = slice(at, at + n)
+            close(got[mine], attention(q[mine], k64[mine], v64[mine])[0], "bfloat16", 2.0)
+            at += n
+
+
 def test_of_one_length(fw, rng, close):
     """Lengths that are constants of the call."""
     b = Batch(fw, rng, [20] * 3, [20] * 3, h_kv=4, dtype="bfloat16")

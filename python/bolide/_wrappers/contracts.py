@@ -316,11 +316,11 @@ def _planned_where(name: str, plan: dict[str, Any], run: dict[str, Any], device:
     arrays = {n: t for n, t in plan.items() if n in _LENGTHS and t is not None}
     there = [_memory.on_gpu(t) for t in arrays.values()]
     capturing = _memory.capturing(device)
-    if capturing and not (all(there) and "o_indptr" not in arrays):
+    if capturing and not all(there):
         raise RuntimeError(
-            f"{name}: lengths: expected all on the GPU, and no offsets of out, while a graph is "
-            "captured, since the host then plans for the values it sees")
-    here = not any(there) or "o_indptr" in arrays or plan.get("use_custom_mask")
+            f"{name}: lengths: expected all on the GPU while a graph is captured, since the host "
+            "would plan for the values it sees")
+    here = not any(there) or plan.get("use_custom_mask")
     if here or not capturing and _long_and_met(plan, run):
         return {**plan, "plan_on_device": False}
     return {**plan, **{n: _memory.to_device(t, device) for n, t in arrays.items()},

@@ -81,8 +81,8 @@ def cudnn_batch_decode_with_kv_cache(
     :param batch_offsets_q: ``[b]`` or ``[b + 1]`` int32, elements before each request's row of q;
         batch_offsets_o of out; without block_tables batch_offsets_k of k_cache, and
         batch_offsets_v of v_cache (k_cache's by default).
-    :param is_cuda_graph_compatible: a hint: a graph holds the call where all lengths lie on the GPU
-        and there are no batch_offsets_o.
+    :param is_cuda_graph_compatible: a hint: a graph holds the call where all lengths and offsets lie
+        on the GPU.
     :returns: ``[b, h_q, d_v]`` of q's dtype, or out.
     """
     name = "cudnn_batch_decode_with_kv_cache"
@@ -235,7 +235,7 @@ def cudnn_batch_prefill_with_kv_cache(
         ``[rows, h_q]``, whose offsets must be those of q.
     :param out: ``[rows, h_q, d_v]``. :param o_data_type: of the result: out's, else q's.
     :param backend: None or "cubin": one implementation. :param is_cuda_graph_compatible: a hint:
-        a graph holds the call where all lengths lie on the GPU and there are no batch_offsets_o.
+        a graph holds the call where all lengths and offsets lie on the GPU.
     :returns: (out, lse), of which lse is None without return_lse.
     """
     name = "cudnn_batch_prefill_with_kv_cache"

@@ -202,8 +202,7 @@ def trtllm_batch_decode_with_kv_cache(
         multi_ctas_kv_counter_buffer and bf16q_fp8kv_transform_mode.
     :param kv_cache_sf: of NVFP4 caches; refused, as are o_sf_scale and o_sf_vec_size.
     :returns: out, or (out, lse) with return_lse.
-    :raises ValueError: of an argument that does not fit; NotImplementedError of NVFP4, and on a
-        GPU of mask and of tables for keys and values.
+    :raises ValueError: of an argument that does not fit; NotImplementedError of NVFP4.
     """
     name = "trtllm_batch_decode_with_kv_cache"
     check_backend(name, backend, ("auto", "xqa", "trtllm-gen"))

@@ -40,8 +40,7 @@ constexpr bool PAGED = true;
 constexpr bool MASKED = FLAGS & 2; /* causal or window */
 constexpr bool CAPPED = FLAGS & 4;
 constexpr bool SPECIAL = FLAGS & 32; /* custom mask */
-constexpr bool RULED = false;
-constexpr bool VARIANT = false;
+constexpr bool RULED = false, VARIANT = false, CHUNKED = false, V_PAGES = false;
 constexpr bool GATHER = BOX == 1;
 static_assert((D_VO == 256 || D_VO == 512) && (D_TAIL == 0 || D_TAIL == 64), "head sizes");
 

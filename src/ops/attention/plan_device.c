@@ -31,8 +31,6 @@ bolide_status bolide__attention_check_on_device(const bolide__call *call,
                       bolide__text("%lld", (long long)pr->fixed_split_size));
     if (pr->last_page_len)
         return refuse(call, pr->name.last_page_len, "NULL", "a tensor");
-    if (pr->o_indptr)
-        return refuse(call, "o_indptr", "NULL", "a tensor");
     if (pr->qo_indptr && !given(pr->max_rows))
         return refuse(call, pr->name.max_rows, "a bound", "none");
     return BOLIDE_OK;
@@ -52,7 +50,8 @@ static bolide_status lengths_of(const bolide__call *call, const bolide__attentio
     BOLIDE_TRY(on_device(call, pr->name.kv_indptr, pr->kv_indptr, &p->kv));
     BOLIDE_TRY(on_device(call, pr->name.kv_len, pr->kv_len, &p->kv_len));
     BOLIDE_TRY(on_device(call, "seq_lens_q", pr->q_len, &p->q_len));
-    return on_device(call, "v_indptr", pr->v_indptr, &p->v);
+    BOLIDE_TRY(on_device(call, "v_indptr", pr->v_indptr, &p->v));
+    return on_device(call, "o_indptr", pr->o_indptr, &p->o);
 }
 
 bolide_status bolide__attention_plan_on_device(const bolide__call *call,
@@ -90,7 +89,9 @@ bolide_status bolide__attention_plan_on_device(const bolide__call *call,
     bolide__attention_plan *plan = (bolide__attention_plan *)pr->plan;
     const int64_t rows = pr->q_len_per_req ? pr->batch * pr->q_len_per_req : pr->max_rows;
     plan->frozen = *f;
-    plan->now = (struct bolide__attention_now){.batch = pr->batch, .rows = rows, .out_rows = rows};
+    /* How many rows of out there are o_indptr alone knows. */
+    plan->now = (struct bolide__attention_now){
+        .batch = pr->batch, .rows = rows, .out_rows = pr->o_indptr ? BOLIDE_NO_INT : rows};
     plan->head.magic = pr->magic;
     return BOLIDE_OK;
 }
