@@ -8,9 +8,8 @@
 #include "core/check_parts.h"
 #include "core/check_text.h"
 
-static const bolide_param *param_of(const bolide__call *call, const bolide__seen *s) {
-    const bolide__entry *e = call->phase == BOLIDE_PLAN ? &call->op->plan : &call->op->run;
-    return &e->rows[s->row];
+static const bolide_param *rows_of(const bolide__call *call) {
+    return call->phase == BOLIDE_PLAN ? call->op->plan.rows : call->op->run.rows;
 }
 
 static bool is_written(const bolide_param *r) {
@@ -32,7 +31,7 @@ static bool same_view(const bolide_tensor *a, const bolide_tensor *b) {
 /* Two ranges that meet; other may come before or after out in the rows. */
 static bolide_status check_pair(const bolide__call *call, const bolide__seen *out,
                                 const bolide__seen *other) {
-    const bolide_param *r = param_of(call, out), *o = param_of(call, other);
+    const bolide_param *r = &rows_of(call)[out->row], *o = &rows_of(call)[other->row];
     const bool seen_before = other < out && is_written(o);
     const bool alias = call->program->rows[out->row].alias_row == other->row;
     if (seen_before || (alias && same_view(out->t, other->t)))
@@ -47,15 +46,13 @@ static bolide_status check_pair(const bolide__call *call, const bolide__seen *ou
 }
 
 bolide_status bolide__check_overlaps(const bolide__call *call, const bolide__seen *all, int count) {
-    for (int k = 0; k < count; k++) {
-        const bolide__seen *out = &all[k];
-        if (out->low == out->high || !is_written(param_of(call, out)))
+    const bolide_param *rows = rows_of(call);
+    for (const bolide__seen *out = all, *end = all + count; out < end; out++) {
+        if (!is_written(&rows[out->row]) || out->low == out->high)
             continue;
-        for (int i = 0; i < count; i++) {
-            const bolide__seen *o = &all[i];
+        for (const bolide__seen *o = all; o < end; o++)
             if (o->low < out->high && out->low < o->high && o != out && o->low != o->high)
                 BOLIDE_TRY(check_pair(call, out, o));
-        }
     }
     return BOLIDE_OK;
 }

@@ -64,10 +64,10 @@ static bool device_holds(const bolide__call *call, const bolide_param *r, bolide
     return d.type == here.type && d.index == here.index && !(r->flags & BOLIDE_HOST);
 }
 
-static bool dtype_holds(const bolide__call *call, const bolide_param *r, const bolide__row *row,
-                        bolide_dtype d) {
+static bool dtype_holds(const bolide__call *call, const bolide_param *rows, int index,
+                        const bolide__row *row, bolide_dtype d) {
     if (row->like_row >= 0) {
-        const bolide_param *like = &entry_of(call)->rows[row->like_row];
+        const bolide_param *like = &rows[row->like_row];
         const char *field = (const char *)call->args + like->offset;
         if (like->kind == BOLIDE_KIND_DTYPE)
             return bolide__read_i64(field) == BOLIDE_NO_INT ||
@@ -79,57 +79,65 @@ static bool dtype_holds(const bolide__call *call, const bolide_param *r, const b
     }
     if (row->like_slot < 0 && memcmp(&row->usual, &d, sizeof d) == 0)
         return true;
-    const int64_t set = row->like_slot >= 0 ? call->dims[row->like_slot] : r->dtypes;
+    const int64_t set = row->like_slot >= 0 ? call->dims[row->like_slot] : rows[index].dtypes;
     return set == 0 || set & bolide__quick_dtype_bit(d);
 }
 
 /* Whether a dimension is what its word says; an expression is looked at when all names are bound.
  * Binds a name. */
 static inline bool word_holds(bolide__call *call, const bolide__word *w, int64_t size) {
-    if (w->kind == BOLIDE__NAME) {
-        const int64_t want = call->dims[w->slot];
-        if (want == INT64_MIN)
-            call->dims[w->slot] = size;
-        return want == INT64_MIN || want == size;
-    }
-    return w->kind != BOLIDE__CONST || w->value == size;
+    if (w->kind != BOLIDE__NAME)
+        return w->kind != BOLIDE__CONST || w->value == size;
+    int64_t *bound = &call->dims[w->slot];
+    if (*bound == size)
+        return true;
+    if (*bound != INT64_MIN)
+        return false;
+    *bound = size;
+    return true;
 }
 
-/* Sizes and strides in one walk. No product overflows: its factors have fewer than 32 bits, or a
- * division has shown that it stays below 2^57, as both running values do. */
+/* Sizes and strides in one walk. No product overflows: a size has at most 26 bits, and numel and
+ * stride as it is taken have at most 31, or a division has shown that the product stays below 2^57;
+ * a sum of eight such products does not overflow either. */
 static bool layout_holds(bolide__call *call, const bolide_param *r, const bolide__form *f,
                          bolide__seen *s) {
     const bolide__word *words = &call->program->words[f->first];
     const bolide_tensor *t = s->t;
+    const int64_t *shape = t->shape, *strides = t->strides;
     const int64_t small = INT32_MAX, most = (int64_t)1 << 57;
+    const uint64_t longest = (uint64_t)1 << 26;
     int64_t numel = 1, span = 0;
-    const bool written = r->kind == BOLIDE_KIND_OUT || r->kind == BOLIDE_KIND_INOUT;
     bool dense = true, one_apart = true, nested = true;
     for (int i = f->ndim - 1; i >= 0; i--) {
-        const int64_t size = t->shape[i], stride = t->strides ? t->strides[i] : numel;
-        if (size <= 0 || size > small || !word_holds(call, &words[i], size) ||
-            (numel > small && numel > most / size))
+        const int64_t size = shape[i];
+        if ((uint64_t)size - 1 >= longest || !word_holds(call, &words[i], size))
             return false;
-        if (size > 1) {
+        if (size == 1)
+            continue;
+        const int64_t stride = strides ? strides[i] : numel;
+        if (stride != numel) {
             if (stride <= 0 || (stride > small && stride > most / size))
                 return false;
-            dense &= stride == numel;
-            one_apart &= stride == 1 || i < f->ndim - 1;
-            nested &= stride > span; /* so no two elements lie in one place */
-            span += (size - 1) * stride;
+            dense = false;
+            one_apart &= i < f->ndim - 1;
         }
-        numel *= size;
-        if (span > most)
+        if (numel > small && numel > most / size)
             return false;
+        nested &= stride > span; /* so no two elements lie in one place */
+        span += (size - 1) * stride;
+        numel *= size;
     }
+    const bool written = r->kind == BOLIDE_KIND_OUT || r->kind == BOLIDE_KIND_INOUT;
+    if (!dense && (r->flags & BOLIDE_DENSE || !(one_apart || r->flags & BOLIDE_STRIDED) ||
+                   (written && !nested)))
+        return false;
     const uintptr_t address = (uintptr_t)bolide__data(t);
     const uintptr_t bytes = (uintptr_t)bolide__elem_bytes(t);
     const uintptr_t align = r->flags & BOLIDE_ALIGN16 ? 16 : bytes;
     s->low = address;
     s->high = address + ((uintptr_t)span + 1) * bytes;
-    return (dense || !(r->flags & BOLIDE_DENSE)) && (one_apart || r->flags & BOLIDE_STRIDED) &&
-           (nested || !written) && t->data && (align & (align - 1)) == 0 &&
-           (address & (align - 1)) == 0;
+    return span <= most && t->data && ((address | align) & (align - 1)) == 0;
 }
 
 /* As bolide__row_form, which need not be asked where ranks tell the forms apart. */
@@ -144,8 +152,9 @@ static const bolide__form *form_of(const bolide__call *call, int index, const bo
     return NULL;
 }
 
-static bool tensor_holds(bolide__call *call, const bolide_param *r, int index, bolide__seen *s) {
+static bool tensor_holds(bolide__call *call, const bolide_param *rows, int index, bolide__seen *s) {
     const bolide__row *row = &call->program->rows[index];
+    const bolide_param *r = &rows[index];
     const bolide_tensor *t = s->t;
     if (!device_holds(call, r, t->device) || t->ndim < 0 || t->ndim > BOLIDE__MAX_NDIM ||
         (t->ndim > 0 && !t->shape))
@@ -155,12 +164,12 @@ static bool tensor_holds(bolide__call *call, const bolide_param *r, int index, b
         return false;
     if (row->twin_row >= 0) {
         const bolide_tensor *twin = (const bolide_tensor *)bolide__read_pointer(
-            (const char *)call->args + entry_of(call)->rows[row->twin_row].offset);
+            (const char *)call->args + rows[row->twin_row].offset);
         if (!twin || twin->ndim != t->ndim)
             return false;
     }
     s->row = index;
-    return dtype_holds(call, r, row, t->dtype) && layout_holds(call, r, f, s);
+    return dtype_holds(call, rows, index, row, t->dtype) && layout_holds(call, r, f, s);
 }
 
 /* Whether an absent tensor may be absent, and a row takes no number beside a tensor. */
@@ -218,7 +227,7 @@ int bolide__check_usual(bolide__call *call, const void *plan, bolide__seen *all)
         if (!t && r->kind <= BOLIDE_KIND_INOUT && r->flags & BOLIDE_OPTIONAL)
             continue; /* most rows of most calls */
         all[count].t = t;
-        if (!presence_holds(call, r, t) || (t && !tensor_holds(call, r, *at, &all[count])))
+        if (!presence_holds(call, r, t) || (t && !tensor_holds(call, rows, *at, &all[count])))
             return -1;
         count += t != NULL;
     }

@@ -142,13 +142,15 @@ static bolide_status check_workspace(const bolide__call *call) {
 
 /* Nothing to do when there are outputs and none has an element. */
 static bool nothing_to_write(const bolide__call *call) {
-    const bolide__entry *e = entry_of(call->op, call->phase);
+    const bolide__program *p = call->program;
+    const bolide_param *rows = entry_of(call->op, call->phase)->rows;
     int outputs = 0;
-    for (int i = e->row_count - 1; i >= 0; i--) { /* outputs come late in most tables */
-        if (e->rows[i].kind != BOLIDE_KIND_OUT && e->rows[i].kind != BOLIDE_KIND_INOUT)
+    for (int i = p->tensor_count - 1; i >= 0; i--) { /* outputs come late in most tables */
+        const bolide_param *r = &rows[p->tensors[i]];
+        if (r->kind != BOLIDE_KIND_OUT && r->kind != BOLIDE_KIND_INOUT)
             continue;
         const bolide_tensor *t;
-        memcpy(&t, (const char *)call->args + e->rows[i].offset, sizeof t);
+        memcpy(&t, (const char *)call->args + r->offset, sizeof t);
         if (!t)
             continue;
         if (bolide__numel(t) != 0)

@@ -11,6 +11,7 @@ static const char *const top_p_sampling_from_probs_cases[] = {
     "top_p_sampling_from_probs v=5000 n=40 kind=mixed top_p=tensor peak=1,4",
     "top_p_sampling_from_probs v=32000 n=3 peak=0.1,1,3,8 top_p=0.5,0.9,0.99,0.9999",
     "top_p_sampling_from_probs v=128256 n=3 peak=0,1,3 top_p=0.9",
+    "top_p_sampling_from_probs v=5003 n=140 kind=mixed top_p=0.9",
     "top_p_sampling_from_probs v=128256 n=2 kind=ties,sparse,onehot,nan,zero top_p=0.9",
     "top_p_sampling_from_probs v=40000 n=7 kind=mixed top_p=0,1,1e-9,0.3",
     "top_p_sampling_from_probs v=1000000 n=1 top_p=0.9", /* more than any cluster keeps */
@@ -52,6 +53,7 @@ static const char *const min_p_sampling_from_probs_cases[] = {
     "min_p_sampling_from_probs n=0,1,7 v=1,2,17,100,1025 min_p=0,0.1,1",
     "min_p_sampling_from_probs v=5000 n=40 kind=mixed min_p=tensor valid=given",
     "min_p_sampling_from_probs v=128256 n=1 peak=0,1,3 min_p=-1,0.02,0.5,3",
+    "min_p_sampling_from_probs v=5003 n=140 kind=mixed min_p=0.1",
 };
 BOLIDE_TEST(min_p_sampling_from_probs, min_p_sampling_from_probs_cases);
 
@@ -109,6 +111,8 @@ static const char *const top_p_renorm_probs_cases[] = {
     "top_p_renorm_probs v=300 n=7 kind=mixed top_p=0.6 out=probs probs.pad=9",
     "top_p_renorm_probs v=300 n=9 top_p.shape=1 probs.pad=3 out.pad=5 probs=bf16",
     "top_p_renorm_probs v=128256 n=2 peak=1,3 top_p=0.9",
+    "top_p_renorm_probs v=5003 n=140 kind=mixed peak=1,6 top_p=0.9 out.pad=5",
+    "top_p_renorm_probs v=40001 n=5,7 kind=mixed peak=6 top_p=0.8 probs=bf16,f32",
     "top_p_renorm_probs v=50 n=9 kind=inf,raw top_p=0.5,1",
 };
 BOLIDE_TEST(top_p_renorm_probs, top_p_renorm_probs_cases);
@@ -118,6 +122,8 @@ static const char *const top_k_renorm_probs_cases[] = {
     "top_k_renorm_probs v=5000 n=70 kind=mixed top_k.dtype=i32,i64",
     "top_k_renorm_probs v=300 n=7 kind=mixed top_k=20 out=probs probs.pad=9",
     "top_k_renorm_probs v=128256 n=2 peak=1,3 top_k=50,50000 probs=bf16,f32",
+    "top_k_renorm_probs v=5003 n=140 kind=mixed top_k=20 out.pad=5 probs=bf16,f32",
+    "top_k_renorm_probs v=40001 n=5,7 kind=mixed top_k=20,900",
 };
 BOLIDE_TEST(top_k_renorm_probs, top_k_renorm_probs_cases);
 
@@ -127,6 +133,8 @@ static const char *const top_k_mask_logits_cases[] = {
     "top_k_mask_logits v=300 n=7 kind=mixed top_k=20 out=logits logits.pad=9",
     "top_k_mask_logits v=300 n=7 kind=inf top_k=1,2,3 logits=f16,f32",
     "top_k_mask_logits v=128256 n=2 peak=1,3 top_k=50,50000 logits=bf16,f32",
+    "top_k_mask_logits v=5003 n=140 kind=mixed top_k=20 out.pad=5 logits=f16,f32",
+    "top_k_mask_logits v=40001 n=5,7 kind=mixed top_k=20,900",
 };
 BOLIDE_TEST(top_k_mask_logits, top_k_mask_logits_cases);
 

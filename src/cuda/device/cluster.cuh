@@ -8,6 +8,7 @@
 #define BOLIDE_CUDA_DEVICE_CLUSTER_CUH
 
 #include "cuda/device/base.cuh"
+#include "cuda/device/mbarrier.cuh"
 
 /* Number of this block in its cluster. */
 template <int CLUSTER> __forceinline__ int cluster_rank() {
@@ -78,12 +79,50 @@ template <int CLUSTER> __forceinline__ void store_peer(two_words *p, int rank, t
         *p = w;
 }
 
-template <int CLUSTER> __forceinline__ void store_peer(float *p, int rank, float x) {
-    if constexpr (CLUSTER > 1)
-        asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(peer_address(p, rank)), "f"(x)
+/* Stores that tell a barrier of the peer how many bytes have come. Who waits for these needs no
+ * barrier of the cluster, which would take the way there and back. */
+__forceinline__ void send_peer(two_words *p, int rank, two_words w, barrier &b) {
+    asm volatile(
+        "st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.b64 [%0], {%1, %2}, [%3];" ::"r"(
+            peer_address(p, rank)),
+        "l"(w.a), "l"(w.b), "r"(peer_address(&b, rank))
+        : "memory");
+}
+
+__forceinline__ void send_peer(uint64_t *p, int rank, uint64_t x, barrier &b) {
+    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.b64 [%0], %1, [%2];" ::"r"(
+                     peer_address(p, rank)),
+                 "l"(x), "r"(peer_address(&b, rank))
+                 : "memory");
+}
+
+__forceinline__ void send_peer(float *p, int rank, float x, barrier &b) {
+    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(
+                     peer_address(p, rank)),
+                 "r"(float_bits(x)), "r"(peer_address(&b, rank))
+                 : "memory");
+}
+
+/* Arrives at a peer's barrier and says how many bytes come from here. */
+__forceinline__ void announce_peer(barrier &b, int rank, uint32_t bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.release.cluster.shared::cluster.b64 _, [%0], %1;" ::"r"(
+                     peer_address(&b, rank)),
+                 "r"(bytes)
+                 : "memory");
+}
+
+/* Waits for what peers send, and sees it. */
+__forceinline__ void wait_peers(barrier &b, uint32_t phase) {
+    uint32_t over = 0;
+    while (!over)
+        asm volatile("{\n"
+                     ".reg .pred p;\n"
+                     "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2;\n"
+                     "selp.u32 %0, 1, 0, p;\n"
+                     "}"
+                     : "=r"(over)
+                     : "r"(shared_address(&b)), "r"(phase)
                      : "memory");
-    else
-        *p = x;
 }
 
 #endif

@@ -16,6 +16,7 @@
 #include "ops/attention/attention_hooks.h"
 #include "ops/attention/attention_load.h"
 #include "ops/attention/attention_rope.h"
+#include "ops/attention/attention_soften.h"
 #include "ops/attention/attention_tile.h"
 #include "ops/attention/attention_unit.h"
 
@@ -235,75 +236,46 @@ BOLIDE_INLINE f32x16 finish_logits(const unit *u, f32x16 x, float slope, int64_t
     return f32_select(seen, x, f32_set(-INFINITY));
 }
 
-/* Turns a row's scores into weights; gives what the row's sums so far are to be multiplied by.
- * plain says that the whole block is visible and scores are logits already, scaled that they still
- * need the query's scale. */
-BOLIDE_INLINE float soften(unit *u, int64_t i, int64_t r, float *scores, bool plain, bool scaled) {
-    const bolide__attention_params *p = u->p;
-    const int64_t rows = u->place.rows;
-    float *m = &u->m[i * rows + r], *l = &u->l[i * rows + r];
+/* A row's scores become logits; gives which keys of the block it sees. */
+static uint64_t finish_row(const unit *u, int64_t i, int64_t r, float *scores) {
     const uint64_t bits = u->view == VIEW_OPEN ? low_bits(u->n) : u->visible[r];
-    const float slope = !plain && p->flags & BOLIDE__ATTN_ALIBI ? slope_of_row(u, i, r) : 0;
+    const float slope = u->p->flags & BOLIDE__ATTN_ALIBI ? slope_of_row(u, i, r) : 0;
     const int64_t position = u->place.shift + row_token(u, r);
-    f32x16 x[4];
-    BOLIDE_UNROLL
-    for (int c = 0; c < 4; c++) {
-        x[c] = f32_load(scores + 16 * c);
-        if (scaled)
-            x[c] = f32_mul(x[c], f32_set(u->row_scale[r]));
-        if (!plain) {
-            const mask16 seen = mask_of_bits((uint32_t)(bits >> (16 * c)) & 0xFFFFu);
-            x[c] = finish_logits(u, x[c], slope, position, 16 * c, seen);
-        }
-    }
-    const f32x16 old = f32_set(*m);
-    const f32x16 top = f32_max(f32_max(x[0], old), f32_max(x[1], old));
-    const f32x16 top2 = f32_max(f32_max(x[2], old), f32_max(x[3], old));
-    const float new_m = f32_hmax_tree(f32_max(top, top2));
-    const f32x16 base = f32_set(new_m == -INFINITY ? 0 : new_m);
-    BOLIDE_UNROLL
-    for (int c = 0; c < 4; c++) {
-        x[c] = f32_exp2_neg(f32_sub(x[c], base));
-        f32_store(scores + 16 * c, x[c]);
-    }
-    const float sum = f32_sum(f32_add(f32_add(x[0], x[1]), f32_add(x[2], x[3])));
-    const float alpha = new_m == *m ? 1 : f32_lane(f32_exp2_neg(f32_sub(old, base)), 0);
-    *l = *l * alpha + sum;
-    *m = new_m;
-    return alpha;
-}
-
-/* The same with a variant. Without a softmax the weights are there already. */
-static float soften_variant(unit *u, int64_t r, float *scores) {
-    const uint64_t seen = u->view == VIEW_OPEN ? low_bits(u->n) : u->visible[r];
-    const float slope = u->p->flags & BOLIDE__ATTN_ALIBI ? slope_of_row(u, 0, r) : 0;
-    const int64_t position = u->place.shift + row_token(u, r);
+    const f32x16 scale = f32_set(u->unit ? u->row_scale[r] : 1);
     for (int c = 0; c < BLOCK; c += 16) {
-        const mask16 mask = mask_of_bits((uint32_t)(seen >> c) & 0xFFFFu);
-        f32_store(scores + c, finish_logits(u, f32_load(scores + c), slope, position, c, mask));
+        const mask16 seen = mask_of_bits((uint32_t)(bits >> c) & 0xFFFFu);
+        const f32x16 x = f32_mul(f32_load(scores + c), scale);
+        f32_store(scores + c, finish_logits(u, x, slope, position, c, seen));
     }
-    change_logits(u, r, seen, scores);
-    if (!u->p->hooks->no_softmax)
-        return soften(u, 0, r, scores, true, false);
-    u->m[r] = 0;
-    u->l[r] = seen ? 1 : u->l[r]; /* whether there is a key */
-    return 1;
+    return bits;
 }
 
-static void soften_rows(unit *u, int64_t i, float *scores, float *alpha) {
+/* Whether every row sees the whole block, and scores are logits but for the query's scale. */
+static bool is_plain(const unit *u) {
     const bolide__attention_params *p = u->p;
-    const int64_t rows = u->place.rows;
-    for (int64_t r = 0; p->hooks && r < rows; r++)
-        alpha[r] = soften_variant(u, r, scores + r * BLOCK);
-    if (p->hooks)
-        return;
-    const bool plain = u->view == VIEW_OPEN && u->n == BLOCK && p->soft_cap == 0 &&
-                       !(p->flags & BOLIDE__ATTN_ALIBI);
-    for (int64_t r = 0; r < rows; r++, scores += BLOCK)
-        alpha[r] = u->unit && plain ? soften(u, i, r, scores, true, true)
-                   : u->unit        ? soften(u, i, r, scores, false, true)
-                   : plain          ? soften(u, i, r, scores, true, false)
-                                    : soften(u, i, r, scores, false, false);
+    return u->view == VIEW_OPEN && u->n == BLOCK && p->soft_cap == 0 &&
+           !(p->flags & BOLIDE__ATTN_ALIBI) && !p->hooks;
+}
+
+/* The rows of `heads` heads from head i on become weights; alpha is what each row's sums so far are
+ * to be multiplied by. A variant without a softmax has its weights already. */
+static void soften_block(unit *u, int64_t i, int64_t heads, float *scores, float *alpha) {
+    const int64_t rows = u->place.rows, first = i * rows;
+    const bool plain = is_plain(u), none = u->p->hooks && u->p->hooks->no_softmax;
+    for (int64_t at = 0; !plain && at < heads * rows; at++) {
+        const int64_t r = at % rows;
+        const uint64_t seen = finish_row(u, i + at / rows, r, scores + at * BLOCK);
+        if (u->p->hooks)
+            change_logits(u, r, seen, scores + at * BLOCK);
+        if (!none)
+            continue;
+        alpha[at] = 1;
+        u->m[first + at] = 0;
+        u->l[first + at] = seen ? 1 : u->l[first + at]; /* whether there is a key */
+    }
+    if (!none)
+        soften_together(heads * rows, scores, plain && u->unit ? u->row_scale : NULL, u->m + first,
+                        u->l + first, alpha);
 }
 
 /* Whether an infinity or NaN stands among the block's values of a head. */
@@ -386,7 +358,6 @@ static void values_by_tiles(unit *u, int64_t i, const float *alpha) {
 
 static void run_block(unit *u) {
     const bolide__attention_params *p = u->p;
-    const int64_t rows = u->place.rows;
     float alpha[TILE_ROWS_MAX];
     u->view = look(&u->place, u->key, u->n, u->visible);
     if (p->hooks && u->view != VIEW_NONE)
@@ -404,8 +375,7 @@ static void run_block(unit *u) {
     }
     if (u->dot) {
         scores_in_place(u);
-        for (int64_t i = 0; i < u->heads; i++)
-            soften_rows(u, i, u->scores + i * rows * BLOCK, alpha + i * rows);
+        soften_block(u, 0, u->heads, u->scores, alpha);
         values_in_place(u, alpha);
         return;
     }
@@ -416,7 +386,7 @@ static void run_block(unit *u) {
             unit_scores(u);
         else
             scores_by_tiles(u, i);
-        soften_rows(u, i, u->scores, alpha);
+        soften_block(u, i, 1, u->scores, alpha);
         values_by_tiles(u, i, alpha);
     }
 }

@@ -11,7 +11,7 @@
 #ifndef BOLIDE_OPS_ATTENTION_DOT_H
 #define BOLIDE_OPS_ATTENTION_DOT_H
 
-#include "cpu/simd_dot.h"
+#include "ops/attention/attention_dot4.h"
 
 enum {
     BLOCK = 64,                 /* keys of a block, and the row stride of scores */
@@ -62,23 +62,18 @@ static bool dot_is_split(int64_t dtype) {
 /* Whole groups of 16 floats into the order of bf16_load_split, or back. */
 static void split_order(float *x, int64_t d) {
     for (float *end = x + (d & ~(int64_t)15); x < end; x += 16) {
-        float t[16];
-        memcpy(t, x, sizeof t);
-        for (int i = 0; i < 8; i++) {
-            x[i] = t[2 * i];
-            x[8 + i] = t[2 * i + 1];
-        }
+        f32x16 even, odd;
+        const f32x16 all = f32_load(x);
+        f32_deinterleave(all, all, &even, &odd);
+        f32_store(x, f32_select(mask_first(8), even, odd));
     }
 }
 
 static void natural_order(float *x, int64_t d) {
     for (float *end = x + (d & ~(int64_t)15); x < end; x += 16) {
-        float t[16];
-        memcpy(t, x, sizeof t);
-        for (int i = 0; i < 8; i++) {
-            x[2 * i] = t[i];
-            x[2 * i + 1] = t[8 + i];
-        }
+        f32x16 first, rest;
+        f32_interleave(f32_load(x), f32_load_n(x + 8, 8), &first, &rest);
+        f32_store(x, first);
     }
 }
 
@@ -122,8 +117,9 @@ BOLIDE_INLINE void dot_scores(int rows, int64_t dtype, int64_t d, const dot_pass
     const int count = p->n - first < STEP ? p->n - first : STEP;
     const int together = 16 / (STEP * rows);
     f32_folded sum[16];
-    for (int i = 0; i < 16; i++)
-        sum[i] = f32_fold(f32_zero());
+    if (count < STEP || p->heads % together != 0)
+        for (int i = 0; i < 16; i++)
+            sum[i] = f32_fold(f32_zero());
     for (int h = 0; h < p->heads; h++, q += p->rows * p->d_stride) {
         const int place = h % together;
         for (int j = 0; j < count; j++) {
@@ -203,33 +199,74 @@ BOLIDE_INLINE void dot_values(int rows, int64_t dtype, int64_t d, int count, con
     }
 }
 
+/* ---- four rows of 16-bit heads of 128 ------------------------------------------------------ */
+
+#if defined(F32_PARTS)
+
+/* Head h of `count` rows, and what is fetched meanwhile: where nothing is to be, the same. */
+BOLIDE_INLINE void point_at(const dot_pass *p, int first, int count, int h, bool fetch,
+                            const char **row, const char **next) {
+    for (int j = 0; j < count; j++) {
+        row[j] = p->row[first + j] + h * p->head_step;
+        next[j] = fetch ? p->row[first + j + p->ahead] + h * p->head_step : row[j];
+    }
+}
+
+BOLIDE_INLINE void common_scores(int64_t dtype, const dot_pass *p, int first, bool fetch,
+                                 const float *q, float *scores) {
+    for (int h = 0; h < p->heads; h++, q += p->rows * p->d_stride) {
+        const char *k[STEP], *next[STEP];
+        f32_folded sum[16];
+        float t[16];
+        point_at(p, first, STEP, h, fetch, k, next);
+        dot4_scores(dtype, k, next, q, sum);
+        f32_store(t, f32_sum16(sum));
+        for (int r = 0; r < DOT4_ROWS; r++)
+            memcpy(scores + (h * p->rows + r) * BLOCK + first, t + r * STEP, STEP * sizeof *t);
+    }
+}
+
+BOLIDE_INLINE void common_values(int64_t dtype, const dot_pass *p, int first, bool fetch,
+                                 const float *weights, float *o) {
+    for (int h = 0; h < p->heads; h++, o += p->rows * p->d_stride) {
+        const char *v[VALUE_STEP], *next[VALUE_STEP];
+        point_at(p, first, VALUE_STEP, h, fetch, v, next);
+        dot4_values(dtype, v, next, weights + h * p->rows * BLOCK + first, BLOCK, o);
+    }
+}
+
+#endif
+
 /* ---- instances ---------------------------------------------------------------------------- */
 
 typedef void dot_scores_fn(const dot_pass *p, int first, bool fetch, const float *q, float *scores);
 typedef void dot_values_fn(const dot_pass *p, int first, int count, bool fetch,
                            const float *weights, float *o);
 
-/* Four rows of 16-bit heads of 128 are the common case, and worth instances of their own. */
-#if defined(BOLIDE_ISA_BASELINE)
-#define DOT_COMMON(dtype, rows, d) 0
-#else
+/* The common case has a text of its own. */
+#if defined(F32_PARTS)
 #define DOT_COMMON(dtype, rows, d)                                                                 \
-    (((dtype) == BOLIDE_BF16 || (dtype) == BOLIDE_F16) && (rows) == 4 && (d) == COMMON_D)
+    (((dtype) == BOLIDE_BF16 || (dtype) == BOLIDE_F16) && (rows) == DOT4_ROWS && (d) == DOT4_D)
+#define COMMON_SCORES common_scores
+#define COMMON_VALUES common_values
+#else
+#define DOT_COMMON(dtype, rows, d) 0
+#define COMMON_SCORES(...) ((void)0)
+#define COMMON_VALUES(...) ((void)0)
 #endif
-enum { COMMON_D = 128 };
 
 #define DOT_INSTANCES(name, dtype, rows)                                                           \
     static void scores_##name##_##rows(const dot_pass *p, int first, bool fetch, const float *q,   \
                                        float *scores) {                                            \
-        if (DOT_COMMON(dtype, rows, p->d))                                                         \
-            dot_scores(rows, dtype, COMMON_D, p, first, fetch, q, scores);                         \
+        if (DOT_COMMON(dtype, rows, p->d) && p->n - first >= STEP)                                 \
+            COMMON_SCORES(dtype, p, first, fetch, q, scores);                                      \
         else                                                                                       \
             dot_scores(rows, dtype, p->d, p, first, fetch, q, scores);                             \
     }                                                                                              \
     static void values_##name##_##rows(const dot_pass *p, int first, int count, bool fetch,        \
                                        const float *weights, float *o) {                           \
         if (DOT_COMMON(dtype, rows, p->d) && count == VALUE_STEP)                                  \
-            dot_values(rows, dtype, COMMON_D, VALUE_STEP, p, first, fetch, weights, o);            \
+            COMMON_VALUES(dtype, p, first, fetch, weights, o);                                     \
         else                                                                                       \
             dot_values(rows, dtype, p->d, count, p, first, fetch, weights, o);                     \
     }
@@ -269,6 +306,8 @@ static const dot_kernels *dot_kernels_of(int64_t dtype) {
 #undef DOT_ROWS
 #undef DOT_TABLE
 #undef DOT_COMMON
+#undef COMMON_SCORES
+#undef COMMON_VALUES
 
 /* Largest of the three row counts that does not exceed rows, as an index. */
 BOLIDE_INLINE int dot_step(int64_t rows) {

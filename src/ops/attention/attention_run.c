@@ -390,7 +390,8 @@ static const bolide__gemm_kernel *units_of(const bolide__call *call,
 bolide_status bolide__attention_cpu_run(const bolide__call *call, bolide__attention_params *p) {
     int64_t next_unit = 0;
     bolide__variant_hooks hooks;
-    BOLIDE_TRY(bolide__attention_variant_hooks(call, p->variant, p, &hooks));
+    if (p->variant)
+        BOLIDE_TRY(bolide__attention_variant_hooks(call, p->variant, p, &hooks));
     const int64_t units = p->counts->items * (p->h_kv / p->unit_heads);
     const int64_t lanes = p->lane_count < units ? p->lane_count : units;
     p->next_unit = &next_unit;

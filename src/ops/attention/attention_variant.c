@@ -286,8 +286,6 @@ bolide_status bolide__attention_variant_hooks(const bolide__call *call, const bo
                                               bolide__variant_hooks *hooks) {
     source s = {.count = 0};
     void *library;
-    if (!v)
-        return BOLIDE_OK;
     put(&s, head);
     put_hooks(&s, v);
     put(&s, tail);

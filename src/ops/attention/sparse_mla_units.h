@@ -16,6 +16,7 @@
 #include <math.h>
 
 #include "ops/attention/attention_load.h"
+#include "ops/attention/attention_soften.h"
 #include "ops/attention/attention_tile.h"
 #include "ops/attention/sparse_mla.h"
 
@@ -239,36 +240,16 @@ static void list_load_queries(list_unit *u) {
 
 /* ---- a block ------------------------------------------------------------------------------- */
 
-/* Turns a head's n scores into weights; gives what its sums so far are to be multiplied by. */
-static float list_soften(float *scores, int n, float *m, float *l) {
-    f32x16 x[BLOCK / 16];
-    BOLIDE_UNROLL
-    for (int c = 0; c < BLOCK / 16; c++) {
-        const int left = n - 16 * c;
-        x[c] = f32_load(scores + 16 * c);
-        if (left < 16)
-            x[c] = f32_select(mask_first(left < 0 ? 0 : left), x[c], f32_set(-INFINITY));
-    }
-    const f32x16 old = f32_set(*m);
-    const f32x16 top = f32_max(f32_max(x[0], old), f32_max(x[1], old));
-    const f32x16 top2 = f32_max(f32_max(x[2], old), f32_max(x[3], old));
-    const float new_m = f32_hmax_tree(f32_max(top, top2));
-    const f32x16 base = f32_set(new_m == -INFINITY ? 0 : new_m);
-    BOLIDE_UNROLL
-    for (int c = 0; c < BLOCK / 16; c++) {
-        x[c] = f32_exp2_neg(f32_sub(x[c], base));
-        f32_store(scores + 16 * c, x[c]);
-    }
-    const float sum = f32_sum(f32_add(f32_add(x[0], x[1]), f32_add(x[2], x[3])));
-    const float alpha = new_m == *m ? 1 : f32_lane(f32_exp2_neg(f32_sub(old, base)), 0);
-    *l = *l * alpha + sum;
-    *m = new_m;
-    return alpha;
-}
-
+/* Scores of n keys become weights. */
 static void soften_heads(list_unit *u, int n) {
-    for (int64_t r = 0; r < u->heads; r++)
-        u->alpha[r] = list_soften(u->scores + r * BLOCK, n, &u->m[r], &u->l[r]);
+    for (int64_t r = 0; n < BLOCK && r < u->heads; r++) {
+        float *row = u->scores + r * BLOCK;
+        for (int c = n / 16 * 16; c < BLOCK; c += 16) {
+            const mask16 there = mask_first(n < c ? 0 : n - c);
+            f32_store(row + c, f32_select(there, f32_load(row + c), f32_set(-INFINITY)));
+        }
+    }
+    soften_together(u->heads, u->scores, NULL, u->m, u->l, u->alpha);
 }
 
 static void run_in_place(list_unit *u, const list_block *b) {

@@ -12,34 +12,116 @@ using params = bolide__renorm_params;
 constexpr int64_t OUT = LOGITS ? F32 : INPUT;
 using out_t = element<OUT>::type;
 
-/* Writes f(x, index) for all elements of this warp. Each is read by the thread that writes it, so
- * the output may be the input. */
+/* Writes vector j of the row that begins `lead` elements after `out`. */
+__forceinline__ void put_vector(const row_view &r, out_t *out, bool aligned, int j,
+                                const float (&y)[4]) {
+    const int at = 4 * j;
+    if (j >= r.last)
+        return;
+    const pack<out_t, 4> values = pack_floats<out_t>(y);
+    if (aligned && at >= r.lead && at + 4 <= r.end) {
+        store_stream(out + at, values);
+    } else {
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            if (at + i >= r.lead && at + i < r.end)
+                out[at + i] = values.at[i];
+    }
+}
+
+__forceinline__ out_t *out_of(const row_view &r, const params &p, int64_t row) {
+    return static_cast<out_t *>(p.out) + row * p.out_n - r.lead;
+}
+
+__forceinline__ bool aligned_out(const out_t *out) {
+    return (uintptr_t)out % sizeof(pack<out_t, 4>) == 0;
+}
+
+/* Writes f(x, index) for all elements of this warp; f gives the same for all that counts for
+ * nothing. Each is read by the thread that writes it, so the output may be the input. */
 template <class F>
 __forceinline__ void write_row(const row_view &r, const params &p, int64_t row, F f) {
-    out_t *out = static_cast<out_t *>(p.out) + row * p.out_n - r.lead;
-    const bool aligned = (uintptr_t)out % sizeof(pack<out_t, 4>) == 0;
+    out_t *out = out_of(r, p, row);
+    const bool aligned = aligned_out(out);
     auto put = [&](const float(&x)[4], int j) {
-        const int at = 4 * j;
         float y[4];
 #pragma unroll
         for (int i = 0; i < 4; i++)
-            y[i] = f(x[i], at + i - r.lead);
-        if (j >= r.last)
-            return;
-        const pack<out_t, 4> values = pack_floats<out_t>(y);
-        if (aligned && at >= r.lead && at + 4 <= r.end) {
-            store_stream(out + at, values);
-        } else {
-#pragma unroll
-            for (int i = 0; i < 4; i++)
-                if (at + i >= r.lead && at + i < r.end)
-                    out[at + i] = values.at[i];
-        }
+            y[i] = f(x[i], 4 * j + i - r.lead);
+        put_vector(r, out, aligned, j, y);
     };
     if constexpr (CACHED) {
         walk(r, put);
     } else {
-        walk_memory<4>(r, put);
+        walk_memory<4, !LOGITS>(r, put);
+    }
+}
+
+/* ---- blanks ------------------------------------------------------------------------------- */
+
+/* Where little is kept, all is written as if nothing were while the row is read, so that reading
+ * and writing go on together, and vectors that have something to keep are written again. */
+struct blank_memory {
+    out_t *out; /* as put_vector takes it; NULL where the row is to be read and written again */
+    bool aligned, on[WARPS];
+    /* Of each thread, which of its vectors may be kept, by a number that is taken modulo 64. */
+    uint64_t seen[THREADS];
+};
+
+struct blanks {
+    blank_memory *shared;
+
+    /* Of a mass no more values are kept than the least of them fits in, and far fewer as a rule. */
+    __forceinline__ void open(const row_view &r, span s, const goal &q) {
+        const float v = (float)(r.end - r.lead);
+        const bool little = q.counted ? (float)q.want <= v / 64 : q.total <= s.low * v / 16;
+        const bool on = shared->out && little;
+        shared->seen[threadIdx.x] = 0;
+        shared->on[warp_of_block()] = on;
+        __syncwarp();
+    }
+
+    __forceinline__ void go(const row_view &r, int begin) {
+        if (!shared->on[warp_of_block()])
+            return;
+        const float y[4] = {NONE, NONE, NONE, NONE};
+        const int last = begin + 32 * GATHER, lane = lane_of_warp();
+        out_t *out = shared->out;
+        if (shared->aligned && 4 * begin >= r.lead && last <= r.last && 4 * last <= r.end) {
+#pragma unroll
+            for (int n = 0; n < GATHER; n++)
+                store_stream(out + 4 * (int64_t)(begin + 32 * n + lane), pack_floats<out_t>(y));
+            return;
+        }
+#pragma unroll 1
+        for (int n = 0; n < GATHER; n++)
+            put_vector(r, out, shared->aligned, begin + 32 * n + lane, y);
+    }
+
+    __forceinline__ void see(const row_view &r, int group, bool kept) {
+        if (kept && shared->on[warp_of_block()])
+            shared->seen[threadIdx.x] |= 1ull << ((group - r.first) / 32 % 64);
+    }
+};
+
+/* Writes f(x) for what may be kept, if all else has been written; else for the whole row. */
+template <class F>
+__forceinline__ void write_kept(const row_view &r, const params &p, int64_t row, const blanks &b,
+                                bool listed, F f) {
+    if (!listed || !b.shared->on[warp_of_block()]) {
+        write_row(r, p, row, [&](float x, int) { return f(x); });
+        return;
+    }
+    for (uint64_t left = b.shared->seen[threadIdx.x]; left != 0; left &= left - 1) {
+        for (int j = r.first + 32 * (__ffsll((long long)left) - 1) + lane_of_warp(); j < r.last;
+             j += 32 * 64) {
+            const raw_t raw = read_raw(r, r.base, j);
+            float y[4];
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                y[i] = f(clean(to_float(raw.at[i])));
+            put_vector(r, b.shared->out, b.shared->aligned, j, y);
+        }
     }
 }
 
@@ -53,14 +135,17 @@ __forceinline__ void write_one_hot(const row_view &r, exchange &e, const params 
 /* Makes masses of the logits in the cache and gives this warp's sum. */
 __forceinline__ uint64_t weigh_cache(const row_view &r, const weighing &w, mass_unit u) {
     mass_sum sum;
-    walk(r, [&](const float(&x)[4], int j) {
-        float y[4];
+    walk(
+        r,
+        [&](const float(&x)[4], int j) {
+            float y[4];
 #pragma unroll
-        for (int i = 0; i < 4; i++)
-            y[i] = weight_of(w, x[i]);
-        sum.add4(y, u);
-        keep_vector(r, j, y);
-    });
+            for (int i = 0; i < 4; i++)
+                y[i] = weight_of(w, x[i]);
+            sum.add4(y, u);
+            keep_vector(r, j, y);
+        },
+        [&] { sum.carry_in_time(); });
     sum.carry();
     return warp_total(sum.total);
 }
@@ -97,6 +182,7 @@ struct filtered {
     exchange board;
     select_room *room;
     select_state *state;
+    blanks beside;
 };
 
 __forceinline__ void renorm(filtered &f, const params &p, int64_t row) {
@@ -114,7 +200,7 @@ __forceinline__ void renorm(filtered &f, const params &p, int64_t row) {
             {counted ? (uint64_t)k : share_of(top_p, power_of_two(42 - u.exponent)), LEAST_PROB,
              counted ? unit_of_counts() : u, counted, 1.0f, false, false, turn > 0});
         if (counted || (summed && top_p > 0.0f))
-            least = select(f.row, f.board, f.room, f.state, g);
+            least = select(f.row, f.board, f.room, f.state, g, f.beside);
         else
             g.max = read_row(f.row, f.board);
         if (g.max == NONE || suits(u, g.max))
@@ -124,21 +210,20 @@ __forceinline__ void renorm(filtered &f, const params &p, int64_t row) {
             break;
     }
     /* Nothing is kept beside the first of the largest values, if there is one. */
-    const bool alone = g.max == NONE || top_p <= 0.0f;
-    const int hot = !alone || g.max == NONE ? -1 : first_of_row(f.row, f.board, g.max);
-    uint64_t sum = 1, own;
-    if (alone)
-        least = INFINITE;
-    else if (g.listed && (!counted || g.whole))
+    if (g.max == NONE || top_p <= 0.0f) {
+        write_one_hot(f.row, f.board, p, row, g.max);
+        return;
+    }
+    uint64_t sum, own;
+    if (g.listed && (!counted || g.whole))
         sum = tally_listed(f.room, f.state, 1, own, [&](float x) {
                   return x >= least ? mass_of(x, u) : 0;
               }).total;
     else
         sum = add_up(f.board, sum_row(f.row, least, u)).total;
     const float scale = (float)(0x1p22 / (double)sum);
-    write_row(f.row, p, row, [&](float x, int i) {
-        return i == hot ? 1.0f : x >= least ? x * u.scale * scale : 0.0f;
-    });
+    write_kept(f.row, p, row, f.beside, g.listed,
+               [&](float x) { return x >= least ? x * u.scale * scale : 0.0f; });
 }
 
 /* Values that stay are stored as they came, bit for bit: widening and back changes nothing. */
@@ -148,12 +233,15 @@ __forceinline__ void mask(filtered &f, const params &p, int64_t row) {
     float least = -INFINITE;
     aim(f.state, {(uint64_t)k, -LARGEST, unit_of_counts(), true});
     if (k > 0 && k < p.v)
-        least = select(f.row, f.board, f.room, f.state, g);
-    write_row(f.row, p, row, [&](float x, int) { return x >= least ? x : -INFINITE; });
+        least = select(f.row, f.board, f.room, f.state, g, f.beside);
+    write_kept(f.row, p, row, f.beside, g.listed,
+               [&](float x) { return x >= least ? x : -INFINITE; });
 }
 
 /* Three blocks a multiprocessor have more loads and stores under way than two. */
-extern "C" __global__ void __launch_bounds__(THREADS, CACHED &&INPUT == F32 ? 3 : 2)
+extern "C" __global__ void __launch_bounds__(THREADS, !LOGITS && LONE          ? 1
+                                                      : CACHED && INPUT == F32 ? 3
+                                                                               : 2)
     bolide_renorm(const __grid_constant__ params p) {
     extern __shared__ __align__(16) unsigned char memory[];
     __shared__ boards shown;
@@ -167,12 +255,21 @@ extern "C" __global__ void __launch_bounds__(THREADS, CACHED &&INPUT == F32 ? 3 
         board.wait();
     } else {
         __shared__ select_state state;
+        __shared__ blank_memory blank;
         filtered f = {};
+        open_state(&state);
         f.board.open(&shown);
         f.row = open_row(input, nullptr, p.v, nullptr);
         f.room = reinterpret_cast<select_room *>(memory);
         f.state = &state;
-        f.board.wait();
+        f.beside.shared = &blank;
+        if (threadIdx.x == 0) {
+            out_t *out = out_of(f.row, p, row);
+            blank.out = p.out == p.input ? nullptr : out;
+            blank.aligned = aligned_out(out);
+        }
+        if (threadIdx.x < WARPS)
+            blank.on[threadIdx.x] = false;
         if constexpr (SCORES)
             mask(f, p, row);
         else

@@ -16,12 +16,24 @@ constexpr bool SMALL = ARCH < 80;
  * more than 100 KB of shared memory. */
 constexpr bool INDEXED = RANKED && (ARCH == 80 || (ARCH >= 90 && ARCH < 120));
 constexpr int BINS = BOLIDE__ROW_BINS, GUESS_BINS = 1024, GUESS_WORDS = GUESS_BINS / 2;
-constexpr int OWN_POOL = SMALL ? 256 : INDEXED ? 448 : 512;
-constexpr int POOL = SMALL ? 4096 : 8192, SLOTS = POOL / CLUSTER;
+/* Else each lane keeps a list of its own, in the order in which it reads. A row of one block leaves
+ * them where they are. */
+constexpr bool IN_PLACE = !INDEXED && CLUSTER == 1;
+constexpr int OWN_POOL = 448; /* of a warp, with columns */
+constexpr int LANE_POOL = SMALL ? 20 : CLUSTER > 1 ? 24 : ARCH == 80 ? 28 : 32;
+constexpr int POOL = IN_PLACE ? THREADS * LANE_POOL : 8192, SLOTS = POOL / CLUSTER;
+constexpr int OVERFULL = 1 << 16; /* a count of what has no room */
+/* Up to so many values over a guess, nothing is taken for certain. */
+constexpr int ROOMY = SMALL ? 2048 : 4096;
+/* Few rows have a multiprocessor for each block, with twice the registers. */
+constexpr bool LONE = CLUSTER == BOLIDE__ROW_BLOCKS;
 /* Vectors that a lane looks at for a guess. */
-constexpr int SAMPLE = LOGITS ? 1 : 4;
+constexpr int SAMPLE = LONE ? (PROBS ? 4 : 2) : LOGITS ? 1 : 4;
 /* Vectors that a lane has under way as a row is read. */
-constexpr int GATHER = LOGITS || RANKED ? 2 : PROBS ? 3 : 4;
+constexpr int GATHER = LONE ? 4 : LOGITS || RANKED ? 2 : PROBS ? 3 : 4;
+/* What is read for a guess. Where that is all there is, it is kept until it is looked at again. */
+constexpr int LOOK = LONE ? GATHER : SAMPLE, LOOK_STEP = LOOK / SAMPLE;
+static_assert(!LONE || LOOK == GATHER, "one batch");
 /* Up to so many values in a row, or kept so far, everything is set aside. */
 constexpr int FEW = 3840, FEW_KEPT = 2048;
 constexpr float LEAST_PROB = __builtin_bit_cast(float, 1u);
@@ -33,38 +45,65 @@ struct fine_bins {
     uint32_t low[BINS], high[BINS];
 };
 
-/* Counts of a sample, two in a word: of this block, and of all as they push them. */
-struct coarse_bins {
-    uint32_t own[GUESS_WORDS], all[CLUSTER > 1 ? CLUSTER : 1][CLUSTER > 1 ? GUESS_WORDS : 4];
+/* Blocks of a row tell each other what they find by stores that their receiver waits for. Of many
+ * blocks each adds up a part of the bins for all. */
+constexpr bool MAILED = CLUSTER > 1, PARTED = CLUSTER >= 8;
+constexpr int PART_WORDS = PARTED ? GUESS_WORDS / CLUSTER : 4;
+
+/* Counts of a sample: of this block, and of all as they push them, two in a word. */
+template <bool PARTS> struct bins_of_all;
+
+template <> struct alignas(16) bins_of_all<false> {
+    uint32_t own[GUESS_BINS], all[CLUSTER > 1 ? CLUSTER : 1][CLUSTER > 1 ? GUESS_WORDS : 4];
 };
+
+/* The bins that this block adds up, and the sums of all, of two bins each. */
+template <> struct alignas(16) bins_of_all<true> {
+    uint32_t own[GUESS_BINS], part[CLUSTER][PART_WORDS];
+    uint64_t sum[GUESS_WORDS];
+};
+
+using coarse_bins = bins_of_all<PARTED>;
 
 /* Shared memory of a selection. Members of unions have names, for NVRTC 12.4 finds no members of a
  * struct without one. */
-template <bool TWO> struct select_memory;
+enum room_kind { ROOM_IN_PLACE, ROOM_POOLED, ROOM_INDEXED };
 
-template <> struct alignas(16) select_memory<false> {
+template <room_kind KIND> struct select_memory;
+
+template <> struct alignas(16) select_memory<ROOM_IN_PLACE> {
     union {
         fine_bins fine;
         coarse_bins coarse;
-        float own[WARPS][OWN_POOL]; /* what each warp has set aside */
+    };
+    float own[WARPS][LANE_POOL][32]; /* what each lane has set aside */
+    uint8_t listed[THREADS];         /* how many they are */
+};
+
+template <> struct alignas(16) select_memory<ROOM_POOLED> {
+    union {
+        fine_bins fine;
+        coarse_bins coarse;
+        float own[WARPS][LANE_POOL][32];
     };
     float pool[CLUSTER][SLOTS]; /* what all have set aside, pushed by each */
 };
 
-template <> struct alignas(16) select_memory<true> {
+template <> struct alignas(16) select_memory<ROOM_INDEXED> {
     union {
         coarse_bins coarse;
-        float own[WARPS][OWN_POOL];
+        float own[WARPS][OWN_POOL]; /* what each warp has set aside */
     };
     int column[WARPS][OWN_POOL];
     float pool[CLUSTER][SLOTS];
     fine_bins fine;
 };
 
-using select_room = select_memory<INDEXED>;
-static_assert(sizeof(select_room) <= (SMALL     ? BOLIDE__ROW_ROOM_SMALL
-                                      : INDEXED ? BOLIDE__ROW_ROOM_INDEXED
-                                                : BOLIDE__ROW_ROOM),
+using select_room = select_memory<INDEXED ? ROOM_INDEXED : IN_PLACE ? ROOM_IN_PLACE : ROOM_POOLED>;
+static_assert(sizeof(select_room) <= (SMALL        ? BOLIDE__ROW_ROOM_SMALL
+                                      : INDEXED    ? BOLIDE__ROW_ROOM_INDEXED
+                                      : ARCH == 80 ? BOLIDE__ROW_ROOM_80
+                                                   : BOLIDE__ROW_ROOM),
               "what the host asks for");
 
 template <class R> __forceinline__ int *columns_of(R *room, int warp) {
@@ -88,6 +127,9 @@ struct goal {
     bool again;  /* there was a selection before, in the same memory */
 };
 
+/* So few values are compared each with all. */
+constexpr int REST = THREADS / 4;
+
 struct select_state {
     goal next;
     /* Weight above the range; values in the pool below the row's largest; pushed by each. */
@@ -96,13 +138,43 @@ struct select_state {
     uint64_t part[WARPS], above;
     float mass_part[WARPS], max_part[WARPS];
     int bin, low_bin, top_bin;
-    /* The last values of a descent. */
-    float rest[32];
+    uint32_t largest; /* the bits of what the block has seen of min-p's bound */
+    /* The last values of a descent, and the largest key that may be the result. */
+    uint64_t rest_weight[REST];
+    uint32_t rest_key[REST], best;
     int rest_count;
     /* Of each warp: the weight above the range, its values in this block's part of the pool. */
     uint64_t own_above[WARPS];
     int count[WARPS], first[WARPS];
+    /* Bins, their sums, and what is set aside have come; the phases each warp knows for itself. */
+    barrier bins_come, sums_come, found_come;
+    uint32_t bins_phase[WARPS], found_phase[WARPS];
 };
+
+/* Ahead of the first barrier of the cluster. */
+__forceinline__ void open_state(select_state *state) {
+    if constexpr (MAILED) {
+        if (threadIdx.x < WARPS)
+            state->bins_phase[threadIdx.x] = state->found_phase[threadIdx.x] = 0;
+        if (threadIdx.x == 0) {
+            barrier_init(state->bins_come, 1);
+            barrier_init(state->sums_come, 1);
+            barrier_init(state->found_come, CLUSTER);
+            fence_barrier_init();
+        }
+        __syncthreads();
+    }
+}
+
+/* The phase that this warp waits for; the next time it is the other one. */
+__forceinline__ uint32_t next_phase(uint32_t *phases) {
+    const uint32_t phase = phases[warp_of_block()];
+    __syncwarp();
+    if (lane_of_warp() == 0)
+        phases[warp_of_block()] = phase ^ 1;
+    __syncwarp();
+    return phase;
+}
 
 __forceinline__ mass_unit unit_of_counts() {
     return {42, 0x1p-22f};
@@ -110,6 +182,7 @@ __forceinline__ mass_unit unit_of_counts() {
 
 /* What a selection finds beside its result. */
 struct gathered {
+    int count;   /* of the pool, if it is listed */
     float max;   /* of the row */
     bool listed; /* the pool and the heads account for all values from the range up */
     bool whole;  /* nothing lies above the range */
@@ -150,54 +223,113 @@ __forceinline__ float middle_of(int bin) {
     return bits_float(((uint32_t)(bin + POSITIVE_FIRST) << 18) + (1u << 17));
 }
 
+/* Groups of 32 vectors that a warp has. */
+__forceinline__ int groups_of(const row_view &r) {
+    return (shares_of(r.end).stretch + 31) / 32;
+}
+
+__forceinline__ void read_look(const row_view &r, int groups, batch<LOOK> &look) {
+    look.read(r, [&](int n) { return r.first + 32 * (groups > LOOK ? n * groups / LOOK : n); });
+}
+
 /* Fills the bins of this block and gives the share of the elements in them, 1 to so many. L1 keeps
  * what is read, which is all there is of a row that is spread over many blocks. */
-__forceinline__ float take_sample(const row_view &r, select_room *room, bool positive,
-                                  float floor) {
-    const int groups = (shares_of(r.end).stretch + 31) / 32;
-    batch<SAMPLE> sample;
-    sample.read(r,
-                [&](int n) { return r.first + 32 * (groups > SAMPLE ? n * groups / SAMPLE : n); });
-    room->coarse.own[threadIdx.x] = 0;
+__forceinline__ float take_sample(const row_view &r, select_room *room, bool positive, float floor,
+                                  batch<LOOK> &look) {
+    const int groups = groups_of(r);
+    read_look(r, groups, look);
+    room->coarse.own[threadIdx.x] = room->coarse.own[threadIdx.x + THREADS] = 0;
     __syncthreads();
 #pragma unroll
-    for (int n = 0; n < SAMPLE; n++) {
+    for (int n = 0; n < LOOK; n++) {
         float x[4];
-        sample.unpack(r, n, x);
+        if (n % LOOK_STEP != 0 && groups > SAMPLE)
+            continue;
+        look.unpack<true>(r, n, x);
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             const int b = bin_of(x[i], positive);
             /* The bin of the least probabilities would be on one address what most wait for. */
             if (x[i] >= floor && b > 0)
-                atomicAdd(&room->coarse.own[b / 2], b % 2 ? 65536u : 1u);
+                atomicAdd(&room->coarse.own[b], 1u);
         }
     }
     __syncthreads();
     return groups > SAMPLE ? (float)groups / SAMPLE : 1.0f;
 }
 
-/* Pushes this block's bins to all. */
-__forceinline__ void share_bins(select_room *room) {
-    if constexpr (CLUSTER > 1) {
-        coarse_bins *bins = &room->coarse;
+/* Eight counts, two in a word. */
+__forceinline__ two_words pack_counts(const uint32_t *counts) {
+    const uint4 a = reinterpret_cast<const uint4 *>(counts)[0];
+    const uint4 b = reinterpret_cast<const uint4 *>(counts)[1];
+    return {(uint64_t)(a.z | a.w << 16) << 32 | (a.x | a.y << 16),
+            (uint64_t)(b.z | b.w << 16) << 32 | (b.x | b.y << 16)};
+}
+
+/* Each block adds up a part of the bins of all, and sends the sums to all. */
+template <class B> __forceinline__ void share_parts(B *bins, select_state *state, uint32_t phase) {
+    constexpr int SENDERS = GUESS_WORDS / 4, PEERS = CLUSTER * PART_WORDS / SENDERS;
+    const int rank = cluster_rank<CLUSTER>(), thread = (int)threadIdx.x;
+    if (thread < SENDERS) {
+        const int to = 4 * thread / PART_WORDS, at = 4 * thread % PART_WORDS;
+        send_peer(reinterpret_cast<two_words *>(&bins->part[rank][at]), to,
+                  pack_counts(&bins->own[8 * thread]), state->bins_come);
+        wait_peers(state->bins_come, phase);
+        const int word = thread % PART_WORDS;
+        uint32_t low = 0, high = 0;
+#pragma unroll
+        for (int from = 0; from < CLUSTER; from++) {
+            const uint32_t x = bins->part[from][word];
+            low += x & 0xffff;
+            high += x >> 16;
+        }
+#pragma unroll
+        for (int i = 0; i < PEERS; i++)
+            send_peer(&bins->sum[PART_WORDS * rank + word], thread / PART_WORDS * PEERS + i,
+                      (uint64_t)high << 32 | low, state->sums_come);
+    }
+    wait_peers(state->sums_come, phase);
+}
+
+/* Pushes this block's bins to all; those who wait see the bins of all. */
+template <class B> __forceinline__ void mail_bins(B *bins, select_state *state) {
+    const uint32_t phase = next_phase(state->bins_phase);
+    if (threadIdx.x == 0) {
+        barrier_expect(state->bins_come, (PARTED ? 1 : CLUSTER) * GUESS_WORDS * sizeof(uint32_t));
+        if (PARTED)
+            barrier_expect(state->sums_come, GUESS_WORDS * sizeof(uint64_t));
+    }
+    if constexpr (PARTED) {
+        share_parts(bins, state, phase);
+    } else {
         constexpr int VECTORS = GUESS_WORDS / 4, PEERS = THREADS / VECTORS;
         const int at = 4 * ((int)threadIdx.x % VECTORS), rank = cluster_rank<CLUSTER>();
-        const two_words own = *reinterpret_cast<const two_words *>(&bins->own[at]);
+        const two_words own = pack_counts(&bins->own[2 * at]);
 #pragma unroll
         for (int peer = (int)threadIdx.x / VECTORS; peer < CLUSTER; peer += PEERS)
-            store_peer<CLUSTER>(reinterpret_cast<two_words *>(&bins->all[rank][at]), peer, own);
-        cluster_sync<CLUSTER>();
+            send_peer(reinterpret_cast<two_words *>(&bins->all[rank][at]), peer, own,
+                      state->bins_come);
+        wait_peers(state->bins_come, phase);
     }
 }
 
 /* Counts of two neighbouring bins, of all blocks. */
-__forceinline__ void read_counts(const coarse_bins &bins, int word, uint32_t (&count)[2]) {
-    count[0] = count[1] = 0;
+template <class B> __forceinline__ void read_counts(const B &bins, int word, uint32_t (&count)[2]) {
+    if constexpr (PARTED) {
+        count[0] = (uint32_t)bins.sum[word];
+        count[1] = (uint32_t)(bins.sum[word] >> 32);
+    } else if constexpr (CLUSTER == 1) {
+        const uint2 x = reinterpret_cast<const uint2 *>(bins.own)[word];
+        count[0] = x.x;
+        count[1] = x.y;
+    } else {
+        count[0] = count[1] = 0;
 #pragma unroll
-    for (int from = 0; from < CLUSTER; from++) {
-        const uint32_t x = CLUSTER > 1 ? bins.all[from][word] : bins.own[word];
-        count[0] += x & 0xffff;
-        count[1] += x >> 16;
+        for (int from = 0; from < CLUSTER; from++) {
+            const uint32_t x = bins.all[from][word];
+            count[0] += x & 0xffff;
+            count[1] += x >> 16;
+        }
     }
 }
 
@@ -232,7 +364,7 @@ __forceinline__ void judge_sample(const select_room *room, select_state *state, 
     sum += upto - own;
     const float wanted = target / share;
     const float excess = share == 1.0f ? 0.0f : 3.0f * sqrtf(wanted) + 4.0f;
-    const bool roomy = (wanted + excess) * share <= POOL / 2;
+    const bool roomy = (wanted + excess) * share <= ROOMY;
     if (counted) {
 #pragma unroll
         for (int i = 1; i >= 0; i--) {
@@ -253,11 +385,8 @@ __forceinline__ void judge_sample(const select_room *room, select_state *state, 
         }
     }
     /* One atomic a warp: all on one address would wait for each other. */
-#pragma unroll
-    for (int step = 16; step > 0; step /= 2) {
-        low = larger(low, __shfl_xor_sync(0xffffffffu, low, step));
-        top = smaller(top, __shfl_xor_sync(0xffffffffu, top, step));
-    }
+    low = (int)warp_max((uint32_t)(low + 1)) - 1;
+    top = GUESS_BINS - (int)warp_max((uint32_t)(GUESS_BINS - top));
     if (lane == 0) {
         atomicMax(&state->low_bin, low);
         atomicMin(&state->top_bin, top);
@@ -265,11 +394,14 @@ __forceinline__ void judge_sample(const select_room *room, select_state *state, 
     __syncthreads();
 }
 
-__forceinline__ span guess(const row_view &r, select_room *room, select_state *state,
-                           const goal &q) {
+/* Peers may not have begun when the sample is taken. */
+__forceinline__ span guess(const row_view &r, exchange &e, select_room *room, select_state *state,
+                           const goal &q, batch<LOOK> &look) {
     const bool positive = PROBS || !q.counted;
-    const float share = take_sample(r, room, positive, q.floor);
-    share_bins(room);
+    const float share = take_sample(r, room, positive, q.floor, look);
+    e.wait();
+    if constexpr (MAILED)
+        mail_bins(&room->coarse, state);
     const double weight = (double)q.want * power_of_two(q.unit.exponent - 42);
     judge_sample(room, state, share, q.counted ? (float)weight : q.total - (float)weight,
                  q.counted);

@@ -30,22 +30,25 @@ __forceinline__ void put(fine_bins *bins, uint32_t bin, uint64_t m) {
         atomicAdd(&bins->high[bin], high);
 }
 
+/* Adds four bins, the highest first. */
+__forceinline__ void add_bins(uint64_t (&sum)[4], two_words low, two_words high) {
+    sum[3] += (low.a & 0xffffffffu) + (high.a << 32);
+    sum[2] += (low.a >> 32) + (high.a & 0xffffffff00000000u);
+    sum[1] += (low.b & 0xffffffffu) + (high.b << 32);
+    sum[0] += (low.b >> 32) + (high.b & 0xffffffff00000000u);
+}
+
 /* Sums of this thread's four bins, the highest first; of all blocks if `wide`. */
 __forceinline__ void read_bins(const fine_bins *bins, bool wide, uint64_t (&sum)[4]) {
-    const int at = BINS - 4 - 4 * (int)threadIdx.x, rank = cluster_rank<CLUSTER>();
+    const int at = BINS - 4 - 4 * (int)threadIdx.x;
+    const two_words *low = reinterpret_cast<const two_words *>(&bins->low[at]);
+    const two_words *high = reinterpret_cast<const two_words *>(&bins->high[at]);
     sum[0] = sum[1] = sum[2] = sum[3] = 0;
+    if (!wide)
+        add_bins(sum, *low, *high);
 #pragma unroll 1
-    for (int i = 0; i < (wide ? CLUSTER : 1); i++) {
-        const int from = wide ? i : rank;
-        const two_words low =
-            load_peer<CLUSTER>(reinterpret_cast<const two_words *>(&bins->low[at]), from);
-        const two_words high =
-            load_peer<CLUSTER>(reinterpret_cast<const two_words *>(&bins->high[at]), from);
-        sum[3] += (low.a & 0xffffffffu) + (high.a << 32);
-        sum[2] += (low.a >> 32) + (high.a & 0xffffffff00000000u);
-        sum[1] += (low.b & 0xffffffffu) + (high.b << 32);
-        sum[0] += (low.b >> 32) + (high.b & 0xffffffff00000000u);
-    }
+    for (int i = 0; wide && i < CLUSTER; i++)
+        add_bins(sum, load_peer<CLUSTER>(low, i), load_peer<CLUSTER>(high, i));
 }
 
 /* The bin, from the top, at which `above` plus the sums reaches `want`, into state->bin, and what
@@ -82,35 +85,39 @@ __forceinline__ void meet_blocks(bool wide) {
         __syncthreads();
 }
 
-/* Of up to 32 values, the largest key at which `above` plus the weights from there up reaches
- * q.want. Every warp does the same. */
-__forceinline__ uint32_t resolve(const select_state *state, uint64_t above, const goal &q) {
-    const int lane = lane_of_warp(), count = state->rest_count;
-    const float x = lane < count ? state->rest[lane] : 0.0f;
-    const uint32_t key = lane < count ? key_of(x) : 0;
-    const uint64_t weight = lane >= count ? 0 : q.counted ? 1 : mass_of(x, q.unit);
-    uint64_t upto = above;
-#pragma unroll 1
-    for (int i = 0; i < count; i++) {
-        const uint64_t other = __shfl_sync(0xffffffffu, weight, i);
-        upto += __shfl_sync(0xffffffffu, key, i) >= key ? other : 0;
-    }
-    uint32_t best = lane < count && upto >= q.want ? key : 0;
+/* The largest key among the last values at which `above` plus the weights from there up reaches
+ * q.want, 0 if there is none. Four threads have one value. */
+__forceinline__ uint32_t resolve(select_state *state, uint64_t above, const goal &q) {
+    const int at = (int)threadIdx.x / 4, count = state->rest_count;
+    if (THREADS / WARPS / 4 * warp_of_block() < count) {
+        const uint32_t key = at < count ? state->rest_key[at] : 0;
+        uint64_t upto = 0;
+#pragma unroll 4
+        for (int i = (int)threadIdx.x % 4; i < count; i += 4)
+            upto += state->rest_key[i] >= key ? state->rest_weight[i] : 0;
 #pragma unroll
-    for (int step = 16; step > 0; step /= 2)
-        best = larger(best, __shfl_xor_sync(0xffffffffu, best, step));
-    return best;
+        for (int step = 1; step < 4; step *= 2)
+            upto += __shfl_xor_sync(0xffffffffu, upto, step);
+        const uint32_t best = warp_max(at < count && above + upto >= q.want ? key : 0);
+        if (lane_of_warp() == 0)
+            atomicMax(&state->best, best);
+    }
+    __syncthreads();
+    return state->best;
 }
+
+/* Keys of values that differ do so above their last bits, which are 0, or 1 for negative ones. */
+constexpr int GRAIN = !(RANKED || SCORES) ? 0 : INPUT == BF16 ? 16 : INPUT == F16 ? 13 : 0;
 
 /* The largest key in [first, last] at which `above`, what lies over the range, plus the weights
  * from there up reaches q.want. each(f) calls f(x) for the values of this block, whose weights
- * those of the other blocks come to if `wide`. */
+ * those of the other blocks come to if `wide`; `few` if there is room for all in the last step. */
 template <class E>
-__forceinline__ bool descend(fine_bins *bins, select_state *state, bool wide, E each,
+__forceinline__ bool descend(fine_bins *bins, select_state *state, bool wide, bool few, E each,
                              uint32_t first, uint32_t last, uint64_t above, const goal &q,
                              uint32_t &key) {
     /* By turns values are added up in bins, and those of one bin are taken aside. */
-    bool binned = true;
+    bool binned = !few;
 #pragma unroll 1
     for (;;) {
         const int shift = larger(32 - __clz((int)(last - first)) - 11, 0);
@@ -121,6 +128,7 @@ __forceinline__ bool descend(fine_bins *bins, select_state *state, bool wide, E 
             reinterpret_cast<uint4 *>(bins->high)[threadIdx.x] = uint4{0, 0, 0, 0};
         } else if (threadIdx.x == 0) {
             state->rest_count = 0;
+            state->best = 0;
         }
         __syncthreads();
         each([&](float x) {
@@ -131,32 +139,36 @@ __forceinline__ bool descend(fine_bins *bins, select_state *state, bool wide, E 
                 put(bins, (k >> finer) - base, q.counted ? 1 : mass_of(x, q.unit));
             } else {
                 const int at = atomicAdd(&state->rest_count, 1);
-                if (at < 32)
-                    state->rest[at] = x;
+                if (at < REST) {
+                    state->rest_key[at] = k;
+                    state->rest_weight[at] = q.counted ? 1 : mass_of(x, q.unit);
+                }
             }
         });
         meet_blocks(wide);
         if (!binned) {
             binned = true;
-            if (state->rest_count > 32)
+            if (state->rest_count > REST)
                 continue;
             key = resolve(state, above, q);
-            return true;
+            return key != 0;
         }
         uint64_t sum[4];
         read_bins(bins, wide, sum);
         find_bin(state, sum, above, q.want);
         const int bin = state->bin;
         above = state->above;
-        meet_blocks(wide);
+        /* Peers read these bins. */
+        if (wide)
+            cluster_sync<CLUSTER>();
         if (bin < 0)
             return false;
         const uint32_t begin = (base + (uint32_t)bin) << finer;
         const uint32_t end = begin + ((1u << finer) - 1);
         first = larger(first, begin);
         last = smaller(last, end);
-        if (finer == 0) {
-            key = first;
+        if (finer <= GRAIN) {
+            key = begin >> 31 ? first : last;
             return true;
         }
         binned = wide;
@@ -168,7 +180,7 @@ __forceinline__ bool descend(fine_bins *bins, select_state *state, bool wide, E 
 /* What a warp finds. */
 struct harvest {
     uint64_t above; /* weight above the range */
-    int count;      /* values in it, set aside as long as there is room */
+    int count;      /* values in it, set aside as long as there is room; of the lane or the warp */
     float max;      /* of all; per lane */
 };
 
@@ -184,28 +196,26 @@ __forceinline__ void add_above(mass_sum &sum, const float (&x)[N][4], float top,
             over[i] = x[n][i] >= top ? (counted ? 1.0f : x[n][i]) : 0.0f;
         sum.add4(over, unit);
     }
+    sum.carry_in_time();
 }
 
-/* Sets aside N values of each lane, those that are in the span, and gives how many there are in the
- * warp. With columns they are by column if N is 4, for then they are neighbours. Behind the end of
- * the pool nothing is written, and the list will not be used. */
-template <int N>
-__forceinline__ int set_aside(const float (&x)[N], span s, float *own, int *columns, int column,
+/* Sets aside a vector of each lane, what of it is in the span, by column, and gives how many there
+ * are in the warp. Behind the end of the pool nothing is written, and the list will not be used. */
+__forceinline__ int set_aside(const float (&x)[4], span s, float *own, int *columns, int column,
                               int room) {
     uint32_t mask = 0;
 #pragma unroll
-    for (int i = 0; i < N; i++)
+    for (int i = 0; i < 4; i++)
         mask |= (uint32_t)(x[i] >= s.low && !(x[i] >= s.top)) << i;
     const int count = __popc(mask), upto = warp_prefix(count);
     const int all = __shfl_sync(0xffffffffu, upto, 31);
     if (all <= room) {
         int slot = upto - count;
 #pragma unroll
-        for (int i = 0; i < N; i++) {
+        for (int i = 0; i < 4; i++) {
             if (mask >> i & 1) {
                 own[slot] = x[i];
-                if (INDEXED)
-                    columns[slot] = column + i;
+                columns[slot] = column + i;
                 slot++;
             }
         }
@@ -213,62 +223,167 @@ __forceinline__ int set_aside(const float (&x)[N], span s, float *own, int *colu
     return all;
 }
 
-/* Sets aside the values of the span, by column if their columns are kept. */
-__forceinline__ harvest gather(const row_view &row, select_room *room, span s, const goal &q) {
+/* Sets aside a vector in the list of this lane, whose places are 32 apart: no lane waits for
+ * another. `next` is an address in shared memory; from `full` on there is no room for a vector, and
+ * nothing is written. Said in instructions, for the compiler makes a branch for each value. */
+__forceinline__ uint32_t put_aside(const float (&x)[4], span s, uint32_t next, uint32_t full) {
+    /* NaN: none of them. */
+    const float low = next < full ? s.low : NAN_VALUE;
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        asm volatile("{\n"
+                     ".reg .pred above, here;\n"
+                     "setp.ge.f32 above, %1, %3;\n"
+                     "setp.ge.and.f32 here, %1, %2, !above;\n"
+                     "@here st.shared.f32 [%0], %1;\n"
+                     "@here add.u32 %0, %0, 128;\n"
+                     "}"
+                     : "+r"(next)
+                     : "f"(x[i]), "f"(low), "f"(s.top)
+                     : "memory");
+    return next;
+}
+
+/* What lies below a share of the largest value that the block has seen need not be set aside.
+ * Others may have seen more by now; then there is a bit more than there need be. */
+__forceinline__ float raise(select_state *state, float low, float share, float most) {
+    const uint32_t largest = warp_max(float_bits(most));
+    const uint32_t seen = *const_cast<volatile uint32_t *>(&state->largest);
+    if (largest > seen && lane_of_warp() == 0)
+        atomicMax(&state->largest, largest);
+    return fmaxf(low, share * bits_float(larger(largest, seen)));
+}
+
+/* What else is done as a row is read: nothing as a rule. */
+struct bystander {
+    /* Before a pass that looks for values of the span. */
+    __forceinline__ void open(const row_view &, span, const goal &) {
+    }
+    /* Before a batch from vector `begin` on. */
+    __forceinline__ void go(const row_view &, int) {
+    }
+    /* Whether the vector of this lane in the group from `group` on has values from the span up. */
+    __forceinline__ void see(const row_view &, int, bool) {
+    }
+};
+
+/* Reads a batch, unless it is what has been looked at. */
+template <class B, class L>
+__forceinline__ void read_batch(const row_view &r, int begin, B &b, const L &look, bool looked) {
+    if constexpr (LONE) {
+        if (looked) {
+            b = look;
+            return;
+        }
+    }
+    b.read(r, [&](int n) { return begin + 32 * n; });
+}
+
+/* Sets aside the values of the span. If `share` is not 0, it begins at that share of the largest.
+ */
+template <class S>
+__forceinline__ harvest gather(const row_view &row, select_room *room, select_state *state, span s,
+                               const goal &q, float share, S &beside, const batch<LOOK> &look,
+                               bool looked) {
     const int warp = warp_of_block();
     const row_view r = here(row);
-    float *own = room->own[warp];
+    float *own = reinterpret_cast<float *>(room->own[warp]);
+    uint32_t next = shared_address(own) + 4 * (uint32_t)lane_of_warp();
+    uint32_t full = next + 128 * (LANE_POOL - 3);
+    /* A number of its own, which is kept. */
+    asm volatile("" : "+r"(full));
     int *columns = columns_of(room, warp);
     const bool bounded = !is_nan(s.top), counted = q.counted;
     const mass_unit unit = q.unit;
     mass_sum sum;
     harvest h = {0, 0, NONE};
+    beside.open(r, s, q);
 #pragma unroll 1
     for (int begin = r.first; begin < r.last; begin += 32 * GATHER) {
         batch<GATHER> b;
-        union {
-            float by_vector[GATHER][4], all[4 * GATHER];
-        } x;
-        float max[GATHER], most = NONE;
-        b.read(r, [&](int n) { return begin + 32 * n; });
+        float x[GATHER][4], max[GATHER], most = NONE;
+        beside.go(r, begin);
+        read_batch(r, begin, b, look, looked);
 #pragma unroll
         for (int n = 0; n < GATHER; n++) {
-            float(&y)[4] = x.by_vector[n];
-            b.unpack(r, n, y);
-            max[n] = fmaxf(fmaxf(y[0], y[1]), fmaxf(y[2], y[3]));
+            b.template unpack<true>(r, n, x[n]);
+            max[n] = fmaxf(fmaxf(x[n][0], x[n][1]), fmaxf(x[n][2], x[n][3]));
             most = fmaxf(most, max[n]);
         }
         h.max = fmaxf(h.max, most);
+        if (share != 0.0f)
+            s.low = raise(state, s.low, share, most);
         if (bounded)
-            add_above(sum, x.by_vector, s.top, counted, unit);
+            add_above(sum, x, s.top, counted, unit);
         if (!__any_sync(0xffffffffu, most >= s.low))
             continue;
         if constexpr (INDEXED) {
 #pragma unroll
             for (int n = 0; n < GATHER; n++)
                 if (__any_sync(0xffffffffu, max[n] >= s.low))
-                    h.count += set_aside(x.by_vector[n], s, own + h.count, columns + h.count,
+                    h.count += set_aside(x[n], s, own + h.count, columns + h.count,
                                          4 * (begin + 32 * n + lane_of_warp()) - r.lead,
                                          OWN_POOL - h.count);
         } else {
-            h.count += set_aside(x.all, s, own + h.count, columns, 0, OWN_POOL - h.count);
+#pragma unroll
+            for (int n = 0; n < GATHER; n++) {
+                next = put_aside(x[n], s, next, full);
+                beside.see(r, begin + 32 * n, max[n] >= s.low);
+            }
         }
     }
     sum.carry();
     h.above = warp_total(sum.total);
+    if constexpr (INDEXED)
+        h.count = h.count <= OWN_POOL ? h.count : OVERFULL;
+    else
+        h.count = next < full ? LANE_POOL - 3 - (int)((full - next) / 128) : OVERFULL;
     return h;
 }
 
 /* ---- what all have set aside -------------------------------------------------------------- */
 
+/* Puts what this warp has set aside behind the `first` values of its block in the pool. */
+template <class R> __forceinline__ void pool_values(R *room, int count, int first) {
+    const int lane = lane_of_warp(), warp = warp_of_block();
+    float *to = room->pool[cluster_rank<CLUSTER>()] + first;
+    if constexpr (INDEXED) {
+#pragma unroll 1
+        for (int i = lane; i < count; i += 32)
+            to[i] = room->own[warp][i];
+    } else {
+        to += warp_prefix(count) - count;
+#pragma unroll 1
+        for (int i = 0; i < count; i++)
+            to[i] = room->own[warp][i][lane];
+    }
+}
+
+/* Pushes what this block has in the pool to the others, by vectors, and gives their bytes. */
+template <class R> __forceinline__ uint32_t push_pool(R *room, select_state *state, int count) {
+    constexpr int A_PEER = THREADS / CLUSTER;
+    const int rank = cluster_rank<CLUSTER>(), peer = (int)threadIdx.x / A_PEER;
+    const int vectors = (count + 3) / 4;
+    two_words *pool = reinterpret_cast<two_words *>(room->pool[rank]);
+    if (peer != rank) {
+#pragma unroll 1
+        for (int i = (int)threadIdx.x % A_PEER; i < vectors; i += A_PEER)
+            send_peer(pool + i, peer, pool[i], state->found_come);
+    }
+    return (uint32_t)(vectors * sizeof(two_words));
+}
+
 /* Pushes this warp's values and weight to all blocks. Whether all fit shows in g.listed. */
-__forceinline__ void share_gathered(select_room *room, select_state *state, const harvest &h,
-                                    gathered &g) {
+template <class R>
+__forceinline__ void share_gathered(R *room, select_state *state, const harvest &h, gathered &g) {
     const int lane = lane_of_warp(), warp = warp_of_block(), rank = cluster_rank<CLUSTER>();
-    const float own_max = lanes_max<32>(h.max);
+    const float own_max = warp_max(h.max);
+    const int warp_count = INDEXED ? h.count : warp_total(h.count);
+    if constexpr (IN_PLACE)
+        room->listed[threadIdx.x] = (uint8_t)h.count;
     if (lane == 0) {
         state->own_above[warp] = h.above;
-        state->count[warp] = h.count <= OWN_POOL ? h.count : 2 * POOL;
+        state->count[warp] = warp_count;
         state->max_part[warp] = own_max;
     }
     __syncthreads();
@@ -277,24 +392,37 @@ __forceinline__ void share_gathered(select_room *room, select_state *state, cons
     const bool fits = all <= SLOTS;
     if (lane == 0)
         state->first[warp] = first;
-    for (int i = lane; fits && i < h.count; i += 32) {
-        const float x = room->own[warp][i];
-#pragma unroll
-        for (int peer = 0; peer < CLUSTER; peer++)
-            store_peer<CLUSTER>(&room->pool[rank][first + i], peer, x);
+    uint32_t pushed = 0;
+    if constexpr (!IN_PLACE) {
+        if (fits)
+            pool_values(room, h.count, first);
+        __syncthreads();
+        if constexpr (MAILED)
+            pushed = fits ? push_pool(room, state, all) : 0;
     }
     const uint64_t block_above = warp_total(lane < WARPS ? state->own_above[lane] : 0);
-    const float block_max = lanes_max<32>(lane < WARPS ? state->max_part[lane] : NONE);
-    if (warp == 0 && lane < CLUSTER)
-        store_peer<CLUSTER>(&state->head[rank], lane,
-                            {block_above, (uint64_t)float_bits(block_max) << 32 |
-                                              (uint32_t)(fits ? all : 2 * POOL)});
-    cluster_sync<CLUSTER>();
+    const float block_max = warp_max(lane < WARPS ? state->max_part[lane] : NONE);
+    const two_words own_head = {block_above, (uint64_t)float_bits(block_max) << 32 |
+                                                 (uint32_t)(fits ? all : OVERFULL)};
+    if constexpr (MAILED) {
+        const uint32_t phase = next_phase(state->found_phase);
+        if (warp == 0 && lane < CLUSTER) {
+            announce_peer(state->found_come, lane,
+                          (uint32_t)sizeof own_head + (lane == rank ? 0 : pushed));
+            send_peer(&state->head[rank], lane, own_head, state->found_come);
+        }
+        wait_peers(state->found_come, phase);
+    } else {
+        if (threadIdx.x == 0)
+            state->head[0] = own_head;
+        __syncthreads();
+    }
     const two_words head =
         lane < CLUSTER ? state->head[lane] : two_words{0, (uint64_t)float_bits(NONE) << 32};
     g.whole = !__any_sync(0xffffffffu, head.a != 0);
-    g.max = lanes_max<32>(upper(head.b));
-    g.listed = warp_total((int)(uint32_t)head.b) <= POOL;
+    g.max = warp_max(upper(head.b));
+    g.count = warp_total((int)(uint32_t)head.b);
+    g.listed = g.count <= POOL;
 }
 
 /* The weight above the range. */
@@ -303,21 +431,29 @@ __forceinline__ uint64_t above_pool(const select_state *state) {
 }
 
 /* f(x, block) for the values of the pool, one thread each. */
-template <class F>
-__forceinline__ void each_listed(select_room *room, const select_state *state, F f) {
-    constexpr int A_BLOCK = THREADS / CLUSTER;
-    const int block = (int)threadIdx.x / A_BLOCK, count = (int)(uint32_t)state->head[block].b;
-    float *values = room->pool[block];
+template <class R, class F>
+__forceinline__ void each_listed(R *room, const select_state *state, F f) {
+    if constexpr (IN_PLACE) {
+        const int count = room->listed[threadIdx.x];
+        float *values = &room->own[warp_of_block()][0][lane_of_warp()];
 #pragma unroll 1
-    for (int slot = (int)threadIdx.x % A_BLOCK; slot < count; slot += A_BLOCK)
-        f(values[slot], block);
+        for (int i = 0; i < count; i++)
+            f(values[32 * i], 0);
+    } else {
+        constexpr int A_BLOCK = THREADS / CLUSTER;
+        const int block = (int)threadIdx.x / A_BLOCK, count = (int)(uint32_t)state->head[block].b;
+        float *values = room->pool[block];
+#pragma unroll 1
+        for (int slot = (int)threadIdx.x % A_BLOCK; slot < count; slot += A_BLOCK)
+            f(values[slot], block);
+    }
 }
 
 /* Adds up weigh(x) of the listed values, and `scale` times the weights above them: of the row, of
  * the warps before this one, of this warp. */
-template <class W>
-__forceinline__ place tally_listed(select_room *room, select_state *state, uint64_t scale,
-                                   uint64_t &own, W weigh) {
+template <class R, class W>
+__forceinline__ place tally_listed(R *room, select_state *state, uint64_t scale, uint64_t &own,
+                                   W weigh) {
     const int lane = lane_of_warp(), warp = warp_of_block(), rank = cluster_rank<CLUSTER>();
     uint64_t all = 0, before = 0, mine = 0;
     each_listed(room, state, [&](float x, int block) {
@@ -325,8 +461,12 @@ __forceinline__ place tally_listed(select_room *room, select_state *state, uint6
         all += w;
         before += block < rank ? w : 0;
     });
-    for (int i = lane; i < state->count[warp]; i += 32)
-        mine += weigh(room->pool[rank][state->first[warp] + i]);
+    if constexpr (IN_PLACE) {
+        mine = all;
+    } else {
+        for (int i = lane; i < state->count[warp]; i += 32)
+            mine += weigh(room->pool[rank][state->first[warp] + i]);
+    }
     own = warp_total(mine) + state->own_above[warp] * scale;
     all = warp_total(all);
     before = warp_total(before);
@@ -354,8 +494,9 @@ __forceinline__ void aim(select_state *state, const goal &q) {
 }
 
 /* Looks for what was aimed at. */
+template <class S>
 __forceinline__ float select(const row_view &r, exchange &e, select_room *room, select_state *state,
-                             gathered &g) {
+                             gathered &g, S &beside) {
     const goal &q = state->next;
     const bool is_short = r.end - r.lead <= FEW;
     uint32_t key = 0;
@@ -368,10 +509,14 @@ __forceinline__ float select(const row_view &r, exchange &e, select_room *room, 
             /* What an earlier selection has set aside is not read any more. */
             if (q.again || turn != first_turn)
                 cluster_sync<CLUSTER>();
-            e.wait();
+            batch<LOOK> look;
             if (turn == 1)
-                range = guess(r, room, state, q);
-            share_gathered(room, state, gather(r, room, range, q), g);
+                range = guess(r, e, room, state, q, look);
+            else
+                e.wait();
+            const bool looked = LONE && turn == 1 && groups_of(r) <= LOOK;
+            share_gathered(room, state,
+                           gather(r, room, state, range, q, 0.0f, beside, look, looked), g);
             if (!(g.max >= q.floor))
                 break;
         }
@@ -383,10 +528,10 @@ __forceinline__ float select(const row_view &r, exchange &e, select_room *room, 
         if ((!wide && !g.listed) || above >= q.want || first > last)
             continue;
         const bool found = descend(
-            &room->fine, state, wide,
+            &room->fine, state, wide, !wide && g.count <= REST,
             [&](auto f) {
                 if (wide)
-                    walk_memory<1>(r, [&](const float(&x)[4], int) {
+                    walk_memory<4>(r, [&](const float(&x)[4], int) {
 #pragma unroll
                         for (int i = 0; i < 4; i++)
                             f(x[i]);
@@ -402,6 +547,12 @@ __forceinline__ float select(const row_view &r, exchange &e, select_room *room, 
     }
     g.listed = false;
     return q.floor;
+}
+
+__forceinline__ float select(const row_view &r, exchange &e, select_room *room, select_state *state,
+                             gathered &g) {
+    bystander nobody;
+    return select(r, e, room, state, g, nobody);
 }
 
 /* want of a share of a mass, rounded up; more than there can be if it does not fit. */

@@ -131,6 +131,20 @@ __forceinline__ float clean(float x) {
         return fminf(fmaxf(x, 0.0f), LARGEST);
 }
 
+/* For comparisons with a bound that is above what counts for nothing: NaN and what is negative may
+ * stay as they are, for they are not above it. Half the instructions. */
+__forceinline__ float clean_above(float x) {
+    if constexpr (ARCH < 80 || RESIDUAL) {
+        return clean(x);
+    } else if constexpr (PROBS || LOGITS) {
+        float y;
+        asm("min.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(x), "f"(LARGEST));
+        return y;
+    } else {
+        return x;
+    }
+}
+
 /* Vector j as it lies in memory; elements outside the row are NONE. */
 __forceinline__ raw_t read_raw(const row_view &r, const input_t *base, int j) {
     const int at = 4 * j;
@@ -201,10 +215,13 @@ template <int N> struct batch {
         }
     }
 
+    /* ABOVE: for comparisons with such a bound. */
+    template <bool ABOVE = false>
     __forceinline__ void unpack(const row_view &r, int n, float (&x)[4]) const {
 #pragma unroll
         for (int i = 0; i < 4; i++) {
-            x[i] = clean(to_float(raw[n].at[i]));
+            const float y = to_float(raw[n].at[i]);
+            x[i] = ABOVE ? clean_above(y) : clean(y);
             if constexpr (RESIDUAL)
                 x[i] = fmaxf(x[i] - clean(to_float(other[n].at[i])), 0.0f);
             if constexpr (LOGITS && !CACHED) {
@@ -222,9 +239,10 @@ __forceinline__ row_view here(row_view r) {
     return r;
 }
 
-/* Passes all vectors of this warp to f(x, j), from memory, N loads at a time. All lanes call f
- * equally often; behind the last vector x is NONE. */
-template <int N, class F> __forceinline__ void walk_memory(const row_view &row, F f) {
+/* Passes all vectors of this warp to f(x, j), from memory, N loads at a time, after which done() is
+ * called. All lanes call f equally often; behind the last vector x is NONE. */
+template <int N, bool ABOVE = false, class F, class D>
+__forceinline__ void walk_memory(const row_view &row, F f, D done) {
     const row_view r = here(row);
     for (int begin = r.first; begin < r.last; begin += 32 * N) {
         batch<N> now;
@@ -232,10 +250,16 @@ template <int N, class F> __forceinline__ void walk_memory(const row_view &row, 
 #pragma unroll
         for (int n = 0; n < N; n++) {
             float x[4];
-            now.unpack(r, n, x);
+            now.template unpack<ABOVE>(r, n, x);
             f(x, begin + 32 * n + lane_of_warp());
         }
+        done();
     }
+}
+
+template <int N, bool ABOVE = false, class F>
+__forceinline__ void walk_memory(const row_view &row, F f) {
+    walk_memory<N, ABOVE>(row, f, [] {});
 }
 
 /* One element of a vector without a cache. */
@@ -255,9 +279,9 @@ __forceinline__ float4 *cached_vector(const row_view &r, int j) {
 }
 
 /* The same for every pass but the first; N of 1 where it is rare and should be little code. */
-template <int N = 2, class F> __forceinline__ void walk(const row_view &r, F f) {
+template <int N = 2, class F, class D> __forceinline__ void walk(const row_view &r, F f, D done) {
     if constexpr (!CACHED) {
-        walk_memory<N == 1 ? 1 : RESIDUAL ? 2 : 4>(r, f);
+        walk_memory<N == 1 ? 1 : RESIDUAL ? 2 : 4>(r, f, done);
     } else {
         const int lane = lane_of_warp();
         const float none = r.weighed ? 0.0f : NONE;
@@ -273,8 +297,13 @@ template <int N = 2, class F> __forceinline__ void walk(const row_view &r, F f) 
                 const float x[4] = {v[n].x, v[n].y, v[n].z, v[n].w};
                 f(x, begin + 32 * n + lane);
             }
+            done();
         }
     }
+}
+
+template <int N = 2, class F> __forceinline__ void walk(const row_view &r, F f) {
+    walk<N>(r, f, [] {});
 }
 
 __forceinline__ void keep_vector(const row_view &r, int j, const float (&x)[4]) {
@@ -284,11 +313,49 @@ __forceinline__ void keep_vector(const row_view &r, int j, const float (&x)[4]) 
 
 /* ---- what warps of a row have in common ---------------------------------------------------- */
 
+/* One instruction for the warp, where five exchanges would wait for each other. */
+__forceinline__ uint32_t redux_add(uint32_t x) {
+    uint32_t sum;
+    asm volatile("redux.sync.add.u32 %0, %1, 0xffffffff;" : "=r"(sum) : "r"(x));
+    return sum;
+}
+
 template <class T> __forceinline__ T warp_total(T x) {
+    constexpr bool REDUX = ARCH >= 80 && T(0.5f) == T(0);
+    if constexpr (REDUX && sizeof(T) == 4) {
+        return (T)redux_add((uint32_t)x);
+    } else if constexpr (REDUX && sizeof(T) == 8) {
+        /* Three parts whose sums fit a word each. */
+        const uint64_t low = redux_add((uint32_t)x & 0x3fffff),
+                       middle = redux_add((uint32_t)(x >> 22) & 0x3fffff),
+                       high = redux_add((uint32_t)(x >> 44));
+        return (T)(low + (middle << 22) + (high << 44));
+    } else {
 #pragma unroll
-    for (int step = 16; step > 0; step /= 2)
-        x += __shfl_xor_sync(0xffffffffu, x, step);
-    return x;
+        for (int step = 16; step > 0; step /= 2)
+            x += __shfl_xor_sync(0xffffffffu, x, step);
+        return x;
+    }
+}
+
+__forceinline__ uint32_t warp_max(uint32_t x) {
+    if constexpr (ARCH >= 80) {
+        uint32_t max;
+        asm volatile("redux.sync.max.u32 %0, %1, 0xffffffff;" : "=r"(max) : "r"(x));
+        return max;
+    } else {
+#pragma unroll
+        for (int step = 16; step > 0; step /= 2)
+            x = larger(x, __shfl_xor_sync(0xffffffffu, x, step));
+        return x;
+    }
+}
+
+/* The largest value; NaN counts as none. */
+__forceinline__ float warp_max(float x) {
+    if constexpr (PROBS || RESIDUAL)
+        return bits_float(warp_max(float_bits(x)));
+    return value_of(warp_max(RANKED && is_nan(x) ? 0u : key_of(x)));
 }
 
 /* Sum over this lane and those before it. */
@@ -463,7 +530,11 @@ struct mass_sum {
 #pragma unroll
         for (int i = 0; i < 4; i++)
             add(x[i], u);
-        if (count >= 1020)
+    }
+
+    /* After every 16 elements or fewer. */
+    __forceinline__ void carry_in_time() {
+        if (count > 1008)
             carry();
     }
 };
@@ -479,7 +550,7 @@ __forceinline__ float read_row(const row_view &r, exchange &e) {
         keep_vector(r, j, x);
         max = fmaxf(max, fmaxf(fmaxf(x[0], x[1]), fmaxf(x[2], x[3])));
     });
-    return join_max(e, lanes_max<32>(max));
+    return join_max(e, warp_max(max));
 }
 
 /* This warp's sum of the masses of values >= least. */
@@ -492,10 +563,11 @@ __forceinline__ uint64_t sum_row(const row_view &r, float least, mass_unit u) {
             y[i] = x[i] >= least ? x[i] : 0.0f;
         sum.add4(y, u);
     };
+    auto carry = [&] { sum.carry_in_time(); };
     if constexpr (CACHED)
-        walk(r, add);
+        walk(r, add, carry);
     else
-        walk_memory<LOGITS ? 1 : 2>(r, add);
+        walk_memory<LOGITS ? 1 : 2>(r, add, carry);
     sum.carry();
     return warp_total(sum.total);
 }

@@ -93,9 +93,11 @@ __forceinline__ uint64_t whole_mass(context &c, mass_unit u) {
 
 /* Keeps f and the next goal for all threads; one of them writes. */
 __forceinline__ void save(context &c, const filters &f, const goal &q) {
-    aim(c.state, q);
-    if (threadIdx.x == 0)
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        c.state->next = q;
         *c.saved = f;
+    }
     __syncthreads();
 }
 
@@ -182,20 +184,24 @@ __forceinline__ drawing filter_row(context &c, const params &p, int k, float top
 /* What is at least a share of the row's largest, of which a sample tells where it may begin. */
 __forceinline__ drawing filter_min(context &c, const params &p, float min_p, mass_unit &u) {
     float max = NONE;
-    batch<SAMPLE> sample;
-    const int groups = (shares_of(c.row.end).stretch + 31) / 32;
-    sample.read(c.row, [&](int n) {
-        return c.row.first + 32 * (groups > SAMPLE ? n * groups / SAMPLE : n);
-    });
+    batch<LOOK> look;
+    const int groups = groups_of(c.row);
+    read_look(c.row, groups, look);
 #pragma unroll
-    for (int n = 0; n < SAMPLE; n++) {
+    for (int n = 0; n < LOOK; n++) {
         float x[4];
-        sample.unpack(c.row, n, x);
+        look.unpack<true>(c.row, n, x);
         max = fmaxf(max, fmaxf(fmaxf(x[0], x[1]), fmaxf(x[2], x[3])));
     }
-    max = join_max(c.board, lanes_max<32>(max));
+    if (threadIdx.x == 0)
+        c.state->largest = 0;
+    max = join_max(c.board, warp_max(max));
     const span range = {fmaxf(min_p * max, LEAST_PROB), NAN_VALUE};
-    share_gathered(c.room, c.state, gather(c.row, c.room, range, goal{}), c.found);
+    bystander nobody;
+    share_gathered(
+        c.room, c.state,
+        gather(c.row, c.room, c.state, range, goal{}, min_p, nobody, look, LONE && groups <= LOOK),
+        c.found);
     u = unit_of(c.found.max, (int)p.v);
     return sum_up(c, fmaxf(min_p * c.found.max, LEAST_PROB), u, c.found.listed);
 }
@@ -206,14 +212,17 @@ __forceinline__ drawing stream_row(context &c, const params &p, mass_unit &u) {
     mass_sum sum;
     float max = 0.0f;
     u = unit_of(1.0f, (int)p.v);
-    walk_memory<4>(c.row, [&](const float(&x)[4], int) {
-        sum.add4(x, u);
-        max = fmaxf(max, fmaxf(fmaxf(x[0], x[1]), fmaxf(x[2], x[3])));
-    });
+    walk_memory<4>(
+        c.row,
+        [&](const float(&x)[4], int) {
+            sum.add4(x, u);
+            max = fmaxf(max, fmaxf(fmaxf(x[0], x[1]), fmaxf(x[2], x[3])));
+        },
+        [&] { sum.carry_in_time(); });
     sum.carry();
     const uint64_t own = warp_total(sum.total);
     const joined j =
-        c.board.meet({own, float_bits(lanes_max<32>(max))}, {0, 0}, [](two_words x, two_words y) {
+        c.board.meet({own, float_bits(warp_max(max))}, {0, 0}, [](two_words x, two_words y) {
             return two_words{x.a + y.a, larger(x.b, y.b)};
         });
     c.found.max = lower(j.all.b);
@@ -233,7 +242,6 @@ __forceinline__ void sample(context &c, const params &p, int64_t out) {
                      nullptr, outside ? 0 : p.v, nullptr);
     c.found.max = NONE;
     if constexpr (SELECT) {
-        c.board.wait();
         const float share = row_float(p.top_p, out), top_p = is_nan(share) ? 1.0f : share;
         const int64_t top_k = TOP_K ? row_int(p.top_k, out) : 0;
         /* 0: no limit. */
@@ -262,7 +270,7 @@ __forceinline__ void sample(context &c, const params &p, int64_t out) {
          [&](int id) { put_sample(p, out, id, true); });
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, SELECT &&SMALL ? 1 : 2)
+extern "C" __global__ void __launch_bounds__(THREADS, SELECT && (SMALL || LONE) ? 1 : 2)
     bolide_sample(const __grid_constant__ params p) {
     extern __shared__ __align__(16) unsigned char memory[];
     __shared__ boards shown;
@@ -274,6 +282,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, SELECT &&SMALL ? 1 : 2)
     c.saved = &saved;
     c.room = reinterpret_cast<select_room *>(memory);
     c.state = &state;
+    if constexpr (SELECT)
+        open_state(&state);
     c.board.open(&shown);
     sample(c, p, blockIdx.x / CLUSTER);
     c.board.wait();

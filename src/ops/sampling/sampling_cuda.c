@@ -47,22 +47,24 @@ static layout keeping_layout(const bolide__call *call, int64_t rows, int64_t v) 
     return (layout){blocks, cached, (int32_t)(cached ? part : 0)};
 }
 
-/* For a selection: as many blocks as the chip holds at once, two on a multiprocessor. A row that is
- * read again as it is written goes over so many that the rows under way fit in L2. */
-static layout selecting_layout(const bolide__call *call, int64_t rows, int64_t v, int64_t again,
-                               int indexed) {
+/* For a selection: as many blocks as the chip holds at once, two on a multiprocessor, but for the
+ * most blocks a row, of which a multiprocessor holds one. A row that is
+ * read again as it is written could go over so many that the rows under way fit in L2; but what
+ * blocks do together then costs more than that spares. */
+static layout selecting_layout(const bolide__call *call, int64_t rows, int64_t v, int indexed) {
     const bolide__cuda_limits *limits = bolide__cuda_limits_of(call->ctx);
     const int64_t slots = 2 * limits->sm_count;
     const int32_t most = most_blocks(limits);
     int32_t blocks = 1;
     while (blocks < most && v > 4096 * blocks &&
-           (rows * blocks * 2 <= slots || slots / blocks * again > limits->l2_bytes * 3 / 4))
+           rows * blocks * 2 <= (2 * blocks == BOLIDE__ROW_BLOCKS ? slots * 3 / 8 : slots))
         blocks *= 2;
     /* As the kernels see it. */
     const int large = limits->arch == 80 || (limits->arch >= 90 && limits->arch < 120);
-    const int32_t room = limits->arch < 80  ? BOLIDE__ROW_ROOM_SMALL
-                         : indexed && large ? BOLIDE__ROW_ROOM_INDEXED
-                                            : BOLIDE__ROW_ROOM;
+    const int32_t room = limits->arch < 80    ? BOLIDE__ROW_ROOM_SMALL
+                         : indexed && large   ? BOLIDE__ROW_ROOM_INDEXED
+                         : limits->arch == 80 ? BOLIDE__ROW_ROOM_80
+                                              : BOLIDE__ROW_ROOM;
     return (layout){blocks, 0, room};
 }
 
@@ -109,7 +111,7 @@ bolide_status bolide__sample_launch(const bolide__call *call, const bolide__samp
     const int counted = !min_p && !none && (p->top_k.data || p->top_k.integer > 0);
     const int summed = !min_p && !none && (p->top_p.data || !counted || !(p->top_p.number >= 1.0));
     const layout l =
-        none ? streaming_layout(call, p->b, p->v) : selecting_layout(call, p->b, p->v, 0, 0);
+        none ? streaming_layout(call, p->b, p->v) : selecting_layout(call, p->b, p->v, 0);
     const bolide__row_kind kind = p->logits ? BOLIDE__ROW_LOGITS : BOLIDE__ROW_PROBS;
     bolide__spec s = spec_of("sampling/sample.cu", "bolide_sample", p->dtype, kind, l);
     bolide__spec_add(&s, "FILTERS", counted + 2 * summed + 4 * min_p); /* 0 to 4 */
@@ -131,9 +133,8 @@ bolide_status bolide__renorm_launch(const bolide__call *call, const bolide__reno
     const bolide__row_kind kind = p->kind == BOLIDE__SOFTMAX      ? BOLIDE__ROW_LOGITS
                                   : p->kind == BOLIDE__MASK_TOP_K ? BOLIDE__ROW_SCORES
                                                                   : BOLIDE__ROW_PROBS;
-    const int64_t row_bytes = p->v * (p->dtype == BOLIDE_F32 ? 4 : 2);
     const layout l = p->kind == BOLIDE__SOFTMAX ? keeping_layout(call, p->n, p->v)
-                                                : selecting_layout(call, p->n, p->v, row_bytes, 0);
+                                                : selecting_layout(call, p->n, p->v, 0);
     const bolide__spec s = spec_of("sampling/renorm.cu", "bolide_renorm", p->dtype, kind, l);
     const bolide__grid g = grid_of(p->n, l);
     return bolide__cuda_launch(call, &s, &g, p, sizeof *p);
@@ -153,7 +154,7 @@ bolide_status bolide__topk_launch(const bolide__call *call, const bolide__topk_p
     BOLIDE_TRY(check_columns(call, p->v));
     if (p->k == 0)
         return BOLIDE_OK;
-    const layout l = selecting_layout(call, p->n, p->v, 0, 1);
+    const layout l = selecting_layout(call, p->n, p->v, 1);
     bolide__spec s = spec_of("sampling/topk.cu", "bolide_topk", p->dtype, BOLIDE__ROW_RANKED, l);
     bolide__spec_add(&s, "FORM", p->form); /* 3 values */
     bolide__spec_add(&s, "SORTED", p->sorted);

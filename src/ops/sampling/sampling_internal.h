@@ -61,11 +61,12 @@ enum {
     BOLIDE__ROW_THREADS = 512, /* of a block */
     BOLIDE__ROW_BLOCKS = 16,   /* the most blocks of a row */
     BOLIDE__ROW_BINS = 2048,   /* of a radix step */
-    /* Bytes of shared memory of a selection: on chips before 8.0, on others, and on large ones
-     * where columns are set aside beside values. */
-    BOLIDE__ROW_ROOM_SMALL = 32768,
-    BOLIDE__ROW_ROOM = 67584,
-    BOLIDE__ROW_ROOM_INDEXED = 112640
+    /* Bytes of shared memory of a selection: on chips before 8.0, on 8.0 and on others, and on
+     * large ones where columns are set aside beside values. */
+    BOLIDE__ROW_ROOM_SMALL = 57856,
+    BOLIDE__ROW_ROOM_80 = 74240,
+    BOLIDE__ROW_ROOM = 82432,
+    BOLIDE__ROW_ROOM_INDEXED = 106496
 };
 
 /* What a GPU kernel takes the values of a row for. */

@@ -139,7 +139,8 @@ __forceinline__ float guessed_floor(const params &p, const output &o, exchange &
 }
 
 /* The same from what this warp has set aside, if that is all that is taken, and by column. */
-__forceinline__ void collect_listed(select_room *room, const select_state *state, const params &p,
+template <class R>
+__forceinline__ void collect_listed(R *room, const select_state *state, const params &p,
                                     const output &o, choice c, uint64_t before) {
     const int lane = lane_of_warp(), warp = warp_of_block();
     const uint32_t earlier = (1u << lane) - 1;
@@ -194,10 +195,13 @@ __forceinline__ void take_largest(row_view &r, exchange &e, select_room *room, s
     choice c = {least, 0, (uint32_t)p.k - (uint32_t)(sum.total >> 32)};
     if (p.tie_break == BOLIDE__TIE_LARGE)
         c.skip = (uint32_t)sum.total - c.take;
-    if (INDEXED && listed && g.whole)
-        collect_listed(room, state, p, o, c, sum.before);
-    else
-        collect(r, p, o, c, sum.before);
+    if constexpr (INDEXED) {
+        if (listed && g.whole) {
+            collect_listed(room, state, p, o, c, sum.before);
+            return;
+        }
+    }
+    collect(r, p, o, c, sum.before);
 }
 
 /* ---- sorting ------------------------------------------------------------------------------ */
@@ -293,20 +297,21 @@ __forceinline__ output open_output(const params &p, int64_t row, int64_t request
     return o;
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, SMALL ? 1 : 2)
+/* With sorting two blocks a multiprocessor would spill. */
+extern "C" __global__ void __launch_bounds__(THREADS, SMALL || SORTED || LONE ? 1 : 2)
     bolide_topk(const __grid_constant__ params p) {
     extern __shared__ __align__(16) unsigned char memory[];
     __shared__ boards shown;
     __shared__ select_state state;
     select_room *room = reinterpret_cast<select_room *>(memory);
     exchange board;
+    open_state(&state);
     board.open(&shown);
     const int64_t row = blockIdx.x / CLUSTER;
     const int64_t request = p.next_n == 1 ? row : row / p.next_n;
     const output o = open_output(p, row, request);
     if (o.length > p.k) {
         row_view r = open_row(o.input, nullptr, o.length, nullptr);
-        board.wait();
         take_largest(r, board, room, &state, p, o, request);
     } else {
         for (int64_t i = cluster_rank<CLUSTER>() * THREADS + threadIdx.x; i < p.k;
