@@ -445,6 +445,13 @@ static const char *const large_cases[] = {
     "batch_prefill_ragged len=1200 q_len=300 b=1 h_q=16 h_kv=2 d=64 x=bf16 causal=1 lse=given",
     "single_prefill_with_kv_cache n=380 len=600 h_q=16 h_kv=2 d=64,128 x=bf16,f16 causal=1 "
     "kv_layout=HND lse=given",
+    "batch_prefill_ragged len=400:130:1:0:257 q_len=400:130:1:3:250 h_q=16,12 h_kv=4 d=128 "
+    "x=f8_e4m3fn o_data_type=bf16,f16 causal=0,1 lse=given",
+    "batch_prefill_paged len=400:300:5:0:129 q_len=400:250:5:0:129 h_q=16 h_kv=4 d=128 "
+    "x=f8_e4m3fn o_data_type=bf16 page=1,16,128 kv_layout=NHD,HND causal=1 lse=given",
+    "batch_prefill_ragged len=400:300 q_len=400:250 h_q=16 h_kv=4 d=128 x=f8_e4m3fn "
+    "o_data_type=bf16 causal=1 window_left=100 sinks=given q_scale=tensor k_scale=tensor "
+    "v_scale=tensor lse=given",
     "batch_mla ckv=512 kpe=64 x=bf16 h=128,16 len=1:64:65:128:129:192:1000 q_len=1 page=1,16,64 "
     "lse=given",
     "batch_mla ckv=512 kpe=64 x=bf16 h=40 len=1:0:65:700 q_len=1:2:0:1 page=128 lse=given",

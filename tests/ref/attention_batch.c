@@ -410,3 +410,38 @@ int attention_sees(const ref_call *c, const batch *t, int64_t r, int64_t i, int6
         return in_custom_mask(c, t, r, i, j);
     return !t->causal || (j <= position && in_item(c, t, r, position, j));
 }
+
+/* Whether a kernel for Hopper may round the weights to e4m3. */
+static int has_e4m3_weights(const ref_call *c, const batch *t) {
+    const ref_tensor *q = ref_in(c, "q"), *packed = ref_in(c, "k"), *paged = ref_in(c, "k_cache");
+    const ref_tensor *k = packed ? packed : paged;
+    return q && k && q->dtype == BOLIDE_F8_E4M3FN && k->dtype == BOLIDE_F8_E4M3FN &&
+           ref_dim(c, "d_qk") == 128 && ref_dim(c, "d_vo") == 128 &&
+           ref_out(c, "out")->dtype & (BOLIDE_F16 | BOLIDE_BF16) && !ref_in(c, "custom_mask") &&
+           !ref_in(c, "packed_custom_mask") &&
+           t->q_start[t->b] * ref_dim(c, "h_q") > 64 * t->b * ref_dim(c, "h_kv");
+}
+
+/* The slack where weights are in e4m3, or 0. Each is off by up to 2^-4 of itself, by 0.026 on
+ * average, and so is an output of a row that sees many keys: 0.2 is 7 times that, for the largest
+ * of millions. Of normal data a row that sees n keys has outputs of sqrt(e / n), at most 1, and the
+ * slack is relative to the root mean square of all. Where a row sees few, the largest of its
+ * weights, a power of two and exact, is half of their sum. */
+double attention_e4m3_slack(const ref_call *c, const batch *t) {
+    double sum = 0, largest = 0, rows = 0;
+    if (!has_e4m3_weights(c, t))
+        return 0;
+    for (int64_t r = 0; r < t->b; r++) {
+        for (int64_t i = 0; i < t->q_len[r]; i++) {
+            int64_t n = 0;
+            for (int64_t j = 0; j < t->kv_len[r]; j++)
+                n += attention_sees(c, t, r, i, j);
+            const double square = n > 0 ? fmin(1, 2.718 / (double)n) : 0;
+            sum += square;
+            rows += n > 0;
+            if (n > 1)
+                largest = fmax(largest, n <= 8 ? 0.25 * square : square);
+        }
+    }
+    return sum > 0 ? 0.2 * fmax(1, sqrt(largest * rows / sum)) : 0.2;
+}

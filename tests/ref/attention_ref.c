@@ -171,10 +171,11 @@ static double logit_slack(const ref_call *c) {
     const int units = !cuda && bf16 && whole && bolide__gemm_bf16(1)->unit;
     if (!cuda && !units)
         return f32_slack(c);
+    if (cuda && attention_e4m3_slack(c, ref_state(c, sizeof(batch))) > 0)
+        return attention_e4m3_slack(c, ref_state(c, sizeof(batch)));
     /* Tensor cores take weights in 16 bits: bf16 with bf16 queries, else f16. Each is off by up to
-     * 2^-9 or 2^-12 of itself; ten times that covers the largest of many outputs, also in rows that
-     * see few keys and so are larger than the root mean square of all. The CPU's units round the
-     * same way; small problems come near the bound, so it has more room. */
+     * 2^-9 or 2^-12; ten times that covers the largest of many outputs, also in rows that see few
+     * keys. The CPU's units round the same way, with more room for small problems. */
     return units ? 12 * 0x1p-9 : bf16 ? 10 * 0x1p-9 : 10 * 0x1p-12;
 }
 

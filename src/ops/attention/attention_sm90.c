@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The host's side of attention_sm90.cu and attention_latent_sm90.cu: which plans are for them, the
-// list of items in the order in which blocks take them, specialisations and launches. A run whose
-// arguments are not for them (a view that the copy engine cannot take, multi-item scoring) goes to
-// attention.cu or attention_latent.cu, which understand the same lists.
+// The host's side of attention_sm90.cu, attention_sm90_fp8.cu and attention_latent_sm90.cu: which
+// plans are for them, the list of items in the order in which blocks take them, specialisations and
+// launches. A run whose arguments are not for them (a view that the copy engine cannot take,
+// multi-item scoring) goes to attention.cu or attention_latent.cu, which understand the same lists.
 
 #include "ops/attention/attention_sm90.h"
 
@@ -16,6 +16,7 @@ enum {
     ROWS = BOLIDE__SM90_ROWS,
     ITEM_BYTES = 4 * 96,    /* the kernel's ring of items */
     BARRIER_BYTES = 20 * 8, /* its barriers */
+    FP8_BARRIER_BYTES = 28 * 8,
     SECTION_BYTES = 32 * 1024 * 1024
 };
 
@@ -36,8 +37,21 @@ static int64_t keys_of(const frozen_part *f) {
     return f->d_vo > 128 || f->d_qk > 192 ? 80 : 128;
 }
 
+/* Whether attention_sm90_fp8.cu computes it. */
+static bool is_fp8(const frozen_part *f) {
+    return f->q_dtype == BOLIDE_F8_E4M3FN;
+}
+
+static int64_t fp8_bytes(void) {
+    enum { STAGES = BOLIDE__FP8_SM90_STAGES, TURNED = BOLIDE__FP8_SM90_TURNED };
+    return 128 * (2 * ROWS + (2 * STAGES + TURNED) * BOLIDE__FP8_SM90_KEYS) + ITEM_BYTES +
+           FP8_BARRIER_BYTES;
+}
+
 static int64_t shared_bytes(const frozen_part *f) {
     const int64_t q = blocks_of(f->d_qk), v = value_blocks(f->d_vo), keys = keys_of(f);
+    if (is_fp8(f))
+        return fp8_bytes();
     return 128 * (BOLIDE__SM90_Q_STAGES(q, v, keys) * ROWS * q +
                   BOLIDE__SM90_STAGES * keys * (q + v)) +
            ITEM_BYTES + BARRIER_BYTES;
@@ -54,6 +68,10 @@ static int64_t box_of(const frozen_part *f) {
 
 /* Types and sizes that one of the kernels has. */
 static bool is_known(const frozen_part *f) {
+    const int64_t out = f->o_dtype & (BOLIDE_F16 | BOLIDE_BF16);
+    if (is_fp8(f))
+        return f->kv_dtype == f->q_dtype && out && f->d_qk == BOLIDE__FP8_SM90_D &&
+               f->d_vo == BOLIDE__FP8_SM90_D && box_of(f) > 1;
     return f->q_dtype & (BOLIDE_F16 | BOLIDE_BF16) && f->kv_dtype == f->q_dtype &&
            f->o_dtype == f->q_dtype;
 }
@@ -218,11 +236,17 @@ static bolide__spec spec_of(const frozen_part *f, const bolide__attention_params
         (f->paged ? BOLIDE__SM90_PAGED : 0) | (p->soft_cap > 0 ? BOLIDE__SM90_CAPPED : 0) |
         (may_be_signed(p) ? BOLIDE__SM90_SIGNED : 0) | (q_box ? BOLIDE__SM90_Q_BOX : 0);
     bolide__spec s = BOLIDE_SPEC("attention/attention_sm90.cu", "bolide_attention_sm90");
-    bolide__spec_add(&s, "T", p->q_dtype); /* f16, bf16 */
-    bolide__spec_add(&s, "D_QK", p->d_qk); /* as models have them */
-    bolide__spec_add(&s, "D_VO", p->d_vo);
-    bolide__spec_add(&s, "KEYS", keys_of(f)); /* 80, 128 */
-    bolide__spec_add(&s, "BOX", box_of(f));   /* 1, 8 to 128 */
+    if (is_fp8(f)) {
+        s.source = "attention/attention_sm90_fp8.cu";
+        s.function = "bolide_attention_sm90_fp8";
+        bolide__spec_add(&s, "OT", p->o_dtype); /* f16, bf16 */
+    } else {
+        bolide__spec_add(&s, "T", p->q_dtype); /* f16, bf16 */
+        bolide__spec_add(&s, "D_QK", p->d_qk); /* as models have them */
+        bolide__spec_add(&s, "D_VO", p->d_vo);
+        bolide__spec_add(&s, "KEYS", keys_of(f)); /* 80, 128 */
+    }
+    bolide__spec_add(&s, "BOX", box_of(f)); /* 1, 8 to 128 */
     bolide__spec_add(&s, "FLAGS", flags);
     return s;
 }

@@ -149,14 +149,6 @@ void leave(barrier &b) {
         barrier_arrive(b);
 }
 
-/* The assembler likes to move the exponentials behind a wait for products that they do not need.
- * What depends on all of them cannot move across a branch on it, which is never taken. */
-void compute_now(const rows_state &r, float (&x)[KEYS / 2]) {
-    pin(x);
-    if (__any_sync(0xffffffffu, r.l[0] < 0 || r.l[1] < 0))
-        __trap();
-}
-
 /* What a warpgroup carries from tile to tile. */
 struct stream {
     int group;
@@ -279,7 +271,6 @@ void turn(const params &a, shared_memory &s, stream &c, int first, bool is_last,
     wgmma_wait<1>(x);
     leave_keys(s, c, is_last);
     soften(a.p, r, first, x);
-    compute_now(r, x);
     wgmma_wait<0>(o);
     pin(weights);
     leave_values(s, c);

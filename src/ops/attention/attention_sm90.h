@@ -32,6 +32,14 @@ enum {
     BOLIDE__SM90_Q_BOX = 4   /* the rows of a tile of q are one box: the group divides them */
 };
 
+/* Of attention_sm90_fp8.cu: head size, keys of a tile, stages of keys and values, turned tiles. */
+enum {
+    BOLIDE__FP8_SM90_D = 128,
+    BOLIDE__FP8_SM90_KEYS = 128,
+    BOLIDE__FP8_SM90_STAGES = 3,
+    BOLIDE__FP8_SM90_TURNED = 2
+};
+
 /* Of attention_latent_sm90.cu. */
 enum { BOLIDE__LATENT90_ROWS = 64, BOLIDE__LATENT90_KEYS = 64 };
 

@@ -1,0 +1,388 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Attention of many rows of e4m3 on Hopper, like attention_sm90.cu with products of 8 bits. Both
+// operands of such a product must have their rows along memory, so values are turned on the way:
+// three warps of the warpgroup that loads read a tile of keys by columns and write columns by keys,
+// in the order in which the registers of the weights have the keys; none is exchanged later.
+//
+//     warp 0        K n-1, V n-1 asked for      K n-2, V n-2 ...
+//     warps 1 to 3  V n turned                  V n-1 turned
+//     warpgroups    |QK n-1|PV n|  soften n-1 ...
+//
+// Weights have 8 bits, too: a row's base lies below its largest logit, so that weights use what the
+// format can hold. The tensor cores sum 8-bit products in fewer bits than f32; the sums of each
+// tile are added in f32. Exponentials are the limit. docs/kernels/attention-hopper.md
+
+#include "cuda/device/base.cuh"
+#include "cuda/device/load.cuh"
+#include "cuda/device/math.cuh"
+#include "cuda/device/mbarrier.cuh"
+#include "cuda/device/mma.cuh"
+#include "cuda/device/reduce.cuh"
+#include "cuda/device/tma.cuh"
+#include "cuda/device/wgmma.cuh"
+#include "ops/attention/attention_sm90.h"
+
+#if !defined(SPEC_OT) || !defined(SPEC_BOX) || !defined(SPEC_FLAGS)
+#error "OT: dtype of out; BOX: keys of a copy; FLAGS"
+#endif
+constexpr int64_t OT = SPEC_OT; /* F16, BF16 */
+constexpr int BOX = SPEC_BOX;   /* 8, 16, 32, 64, 128 */
+constexpr int FLAGS = SPEC_FLAGS;
+constexpr int D_QK = BOLIDE__FP8_SM90_D, D_VO = D_QK, KEYS = BOLIDE__FP8_SM90_KEYS;
+constexpr bool PAGED = FLAGS & BOLIDE__SM90_PAGED;
+constexpr bool CAPPED = FLAGS & BOLIDE__SM90_CAPPED;
+constexpr bool Q_BOX = FLAGS & BOLIDE__SM90_Q_BOX;
+constexpr bool SIGNED = FLAGS & BOLIDE__SM90_SIGNED;
+constexpr bool GATHER = false;
+static_assert(KEYS == 128 && D_QK == 128, "blocks of 128 bytes, turned to the same");
+
+using half = e4m3;
+using out_elem = element<OT>::type;
+constexpr int SIZE = 1;
+constexpr int COLUMNS = 128; /* of a block */
+constexpr int ROWS = BOLIDE__SM90_ROWS;
+constexpr int STAGES = BOLIDE__FP8_SM90_STAGES, TURNED = BOLIDE__FP8_SM90_TURNED;
+constexpr int GROUPS = 2;
+constexpr int DV = D_VO;
+constexpr int Q_BLOCKS = 1, V_BLOCKS = 1;
+constexpr int STEPS = D_QK / 32; /* products of 32 deep in a logit */
+constexpr int BLOCK = KEYS * 128;
+constexpr int Q_BLOCK = ROWS * 128;
+constexpr int Q_STAGES = 2;
+/* Products with values that a warpgroup asks for before the other one's turn; -1: no turns. */
+constexpr int HAND = 4;
+constexpr int SLOTS = 4;
+/* A base is raised when weights would exceed 2^8, of 448 that e4m3 has, and weights then begin at
+ * 2^5; small ones keep 14 powers of two below. */
+constexpr float SLACK = 8.0f, BELOW = 5.0f;
+constexpr int WARPS = 4 * GROUPS;
+constexpr int GATHERERS = 1, TURNERS = 3; /* warps */
+constexpr bool LOADER_DEALS = true;
+
+using params = bolide__attention_sm90_params;
+using work = bolide__attention_work;
+
+enum named { ORDER = 1, OWN = ORDER + GROUPS };
+
+struct item {
+    work w;
+    int32_t head;        /* of keys; -1: there are no more */
+    int32_t first, last; /* tiles of keys, last < first: none */
+    int32_t unused;
+};
+
+struct shared_memory {
+    alignas(1024) unsigned char q[Q_STAGES][Q_BLOCKS][Q_BLOCK];
+    alignas(1024) unsigned char k[STAGES][Q_BLOCKS][BLOCK];
+    alignas(1024) unsigned char v[STAGES][V_BLOCKS][BLOCK];
+    alignas(1024) unsigned char turned[TURNED][BLOCK];
+    alignas(16) item items[SLOTS];
+    barrier full_q[Q_STAGES], empty_q[Q_STAGES];
+    barrier full_k[STAGES], empty_k[STAGES];
+    barrier full_v[STAGES], empty_v[STAGES];
+    barrier full_t[TURNED], empty_t[TURNED];
+    barrier full_item[SLOTS], empty_item[SLOTS];
+};
+
+extern __shared__ __align__(1024) unsigned char dynamic[];
+
+#include "ops/attention/attention_sm90_load.cuh"
+#include "ops/attention/attention_sm90_rows.cuh"
+
+/* ---- turning values ----------------------------------------------------------------------------
+ *
+ * A matrix of 8 keys by 16 bytes, read transposed as 16-bit elements, gives a lane the columns 2 *
+ * q and 2 * q + 1 (q = lane / 4) of keys 2 * c and 2 * c + 1 (c = lane % 4). From two such matrices
+ * the bytes of one column make a word of keys 2c, 2c + 1, 8 + 2c, 8 + 2c + 1: just what a lane has
+ * of 16 neighbouring logits. Row n of the turned tile is column n / 16 * 16 + 2 * (n % 8) + n / 8 %
+ * 2, so that eight rows written together meet every bank once, and a lane's sums are four
+ * neighbours.
+ */
+
+uint32_t bytes_of(uint32_t a, uint32_t b, uint32_t which) {
+    uint32_t r;
+    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(which));
+    return r;
+}
+
+/* Bytes of a word that have keys before `end`; its first key is 2c. */
+uint32_t bytes_before(int end) {
+    const int own = end - (int)threadIdx.x % 4 * 2;
+    return (own > 0 ? 0xffu : 0) | (own > 1 ? 0xff00u : 0) | (own > 8 ? 0xff0000u : 0) |
+           (own > 9 ? 0xff000000u : 0);
+}
+
+/* By TURNERS warps; of a tile of `keys` keys, the others become zeros. */
+void turn_tile(const unsigned char *from, unsigned char *to, int keys) {
+    constexpr int UNITS = KEYS / 32 * (D_VO / 16);
+    const int lane = threadIdx.x % 32;
+    for (int unit = (int)threadIdx.x / 32 - 1; unit < UNITS; unit += TURNERS) {
+        const int piece = unit / (KEYS / 32), part = unit % (KEYS / 32);
+        uint32_t r[4];
+        load_matrices<true>(r, from + (part * 32 + lane) * 128 + ((piece ^ lane) & 7) * 16);
+        uint32_t w[4] = {bytes_of(r[0], r[1], 0x6420), bytes_of(r[2], r[3], 0x6420),
+                         bytes_of(r[0], r[1], 0x7531), bytes_of(r[2], r[3], 0x7531)};
+        if (keys < KEYS) {
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                w[i] &= bytes_before(keys - part * 32 - i % 2 * 16);
+        }
+        const int row = piece * 16 + lane / 16 * 8 + lane % 8, at = 2 * part + lane / 8 % 2;
+        store_matrices(shared_address(to) + row * 128 + ((at ^ row) & 7) * 16, w);
+    }
+}
+
+void turn_all(shared_memory &s) {
+    ring_place<SLOTS> ip = {0, 0};
+    ring_place<STAGES> vp = {0, 0};
+    ring_place<TURNED> tp = {0, 1};
+    const bool first_lane = threadIdx.x % 32 == 0;
+    for (;; ip.advance()) {
+        barrier_wait(s.full_item[ip.stage], ip.phase);
+        const item &it = s.items[ip.stage];
+        if (it.head < 0)
+            break;
+#pragma unroll 1
+        for (int32_t n = it.last; n >= it.first; n--) {
+            barrier_wait(s.full_v[vp.stage], vp.phase);
+            barrier_wait(s.empty_t[tp.stage], tp.phase);
+            turn_tile(s.v[vp.stage][0], s.turned[tp.stage], it.w.kv_end - n * KEYS);
+            /* Ordinary stores, read by wgmma behind the barrier; and what was read may be
+             * overwritten by a copy behind the other. */
+            fence_async_shared();
+            __syncwarp();
+            if (first_lane) {
+                barrier_arrive(s.full_t[tp.stage]);
+                barrier_arrive(s.empty_v[vp.stage]);
+            }
+            vp.advance();
+            tp.advance();
+        }
+        __syncwarp();
+        if (first_lane)
+            barrier_arrive(s.empty_item[ip.stage]);
+    }
+}
+
+/* ---- the products ------------------------------------------------------------------------------
+ */
+
+/* S = Q K^T of the warpgroup's rows with a tile's keys. */
+void multiply_keys(float (&x)[KEYS / 2], uint32_t q, uint32_t k) {
+#pragma unroll
+    for (int i = 0; i < STEPS; i++)
+        wgmma_e4m3(x, descriptor_at(q, i * 32), descriptor_at(k, i * 32), i > 0);
+}
+
+/* Sums of a tile = P V, steps [FROM, TO) of 32 keys. */
+template <int FROM, int TO>
+void multiply_values(float (&part)[DV / 2], const uint32_t (&weights)[KEYS / 8], uint32_t v) {
+#pragma unroll
+    for (int i = FROM; i < TO; i++)
+        wgmma_e4m3(part, weights + 4 * i, descriptor_at(v, i * 32), i > 0);
+}
+
+/* ---- a warpgroup that computes -----------------------------------------------------------------
+ */
+
+void leave(barrier &b) {
+    __syncwarp();
+    if (threadIdx.x % 32 == 0)
+        barrier_arrive(b);
+}
+
+/* The assembler likes to move the exponentials behind a wait for products that they do not need.
+ * What depends on all of them cannot move across a branch on it, which is never taken. */
+void compute_now(const rows_state &r, float (&x)[KEYS / 2]) {
+    pin(x);
+    if (__any_sync(0xffffffffu, r.l[0] < 0 || r.l[1] < 0))
+        __trap();
+}
+
+/* What a warpgroup carries from tile to tile. */
+struct stream {
+    int group;
+    ring_place<STAGES> k;
+    ring_place<TURNED> t;
+    ring_place<Q_STAGES> q;
+    ring_place<SLOTS> items;
+};
+
+/* Low halves of the descriptors of the tiles whose turn it is. */
+uint32_t own_queries(shared_memory &s, const stream &c) {
+    return uniform_half(row_descriptor(shared_address(s.q[c.q.stage]) + c.group * 64 * 128));
+}
+
+uint32_t own_keys(shared_memory &s, const stream &c) {
+    return uniform_half(row_descriptor(shared_address(s.k[c.k.stage])));
+}
+
+uint32_t own_values(shared_memory &s, const stream &c) {
+    return uniform_half(row_descriptor(shared_address(s.turned[c.t.stage])));
+}
+
+/* The products of a tile are there: its keys may be overwritten, and behind an item's last Q. */
+void leave_keys(shared_memory &s, stream &c, bool is_last) {
+    leave(s.empty_k[c.k.stage]);
+    c.k.advance();
+    if (is_last) {
+        leave(s.empty_q[c.q.stage]);
+        c.q.advance();
+    }
+}
+
+void leave_values(shared_memory &s, stream &c) {
+    leave(s.empty_t[c.t.stage]);
+    c.t.advance();
+}
+
+/* The first tile of an item: no values wait to be added. */
+void begin_item(const params &a, shared_memory &s, stream &c, const item &it, rows_state &r,
+                float (&x)[KEYS / 2], uint32_t (&weights)[KEYS / 8]) {
+    begin_rows(a.p, it, c.group, r);
+    if constexpr (Q_BOX)
+        barrier_wait(s.full_q[c.q.stage], c.q.phase);
+    else
+        load_own_queries(a.p, it, s.q[c.q.stage], c.group);
+    barrier_wait(s.full_k[c.k.stage], c.k.phase);
+    const uint32_t q = own_queries(s, c), k = own_keys(s, c);
+    wgmma_fence();
+    multiply_keys(x, q, k);
+    wgmma_commit();
+    wgmma_wait<0>(x);
+    leave_keys(s, c, it.first == it.last);
+    soften(a.p, r, it.last * KEYS, x);
+    pack_weights(weights, x);
+}
+
+void take_turn(const stream &c) {
+    if constexpr (HAND >= 0)
+        named_sync(ORDER + c.group, 256);
+}
+
+void pass_turn(const stream &c) {
+    if constexpr (HAND >= 0)
+        named_arrive(ORDER + (c.group + 1) % GROUPS, 256);
+}
+
+/* As in attention_sm90.cu; the sums of the tile before are in `part`. */
+void turn(const params &a, shared_memory &s, stream &c, int first, bool is_last, rows_state &r,
+          float (&x)[KEYS / 2], float (&part)[DV / 2], uint32_t (&weights)[KEYS / 8]) {
+    constexpr int PASS = HAND < 0 ? 0 : smaller(HAND, KEYS / 32);
+    const uint32_t v = own_values(s, c), q = own_queries(s, c), k = own_keys(s, c);
+    barrier &full_k = s.full_k[c.k.stage], &full_t = s.full_t[c.t.stage];
+    if (!(barrier_is_over(full_k, c.k.phase) & barrier_is_over(full_t, c.t.phase))) {
+        barrier_wait(full_k, c.k.phase);
+        barrier_wait(full_t, c.t.phase);
+    }
+    take_turn(c);
+    wgmma_fence();
+    multiply_keys(x, q, k);
+    wgmma_commit();
+    multiply_values<0, PASS>(part, weights, v);
+    pass_turn(c);
+    multiply_values<PASS, KEYS / 32>(part, weights, v);
+    wgmma_commit();
+    wgmma_wait<1>(x);
+    leave_keys(s, c, is_last);
+    soften(a.p, r, first, x);
+    compute_now(r, x);
+    wgmma_wait<0>(part);
+    pin(weights);
+    leave_values(s, c);
+}
+
+void add(float (&o)[DV / 2], const float (&part)[DV / 2]) {
+#pragma unroll
+    for (int i = 0; i < DV / 2; i++)
+        o[i] += part[i];
+}
+
+/* The values of an item's last tile. */
+void add_last_values(shared_memory &s, stream &c, float (&o)[DV / 2], float (&part)[DV / 2],
+                     const uint32_t (&weights)[KEYS / 8]) {
+    const uint32_t v = own_values(s, c);
+    barrier_wait(s.full_t[c.t.stage], c.t.phase);
+    wgmma_fence();
+    multiply_values<0, KEYS / 32>(part, weights, v);
+    wgmma_commit();
+    wgmma_wait<0>(part);
+    leave_values(s, c);
+    add(o, part);
+}
+
+void compute(const params &a, shared_memory &s) {
+    stream c = {(int)threadIdx.x / 128 - 1};
+    rows_state r;
+    float x[KEYS / 2], o[DV / 2], part[DV / 2];
+    uint32_t weights[KEYS / 8];
+    if (HAND >= 0 && c.group == 1)
+        named_arrive(ORDER, 256); /* the first turn is warpgroup 0's */
+#pragma unroll 1
+    for (;; c.items.advance()) {
+        barrier_wait(s.full_item[c.items.stage], c.items.phase);
+        const item &it = s.items[c.items.stage];
+        if (it.head < 0)
+            break;
+#pragma unroll
+        for (int i = 0; i < DV / 2; i++)
+            o[i] = 0;
+        if (it.first > it.last) {
+            begin_rows(a.p, it, c.group, r);
+        } else {
+            begin_item(a, s, c, it, r, x, weights);
+            const int last = it.first;
+#pragma unroll 1
+            for (int n = it.last - 1; n >= last; n--) {
+                turn(a, s, c, n * KEYS, n == last, r, x, part, weights);
+                add(o, part);
+                rescale(r, o);
+                pack_weights(weights, x);
+            }
+            add_last_values(s, c, o, part, weights);
+        }
+        write_rows(a.p, it, c.group, r, o);
+        leave(s.empty_item[c.items.stage]);
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(BOLIDE__SM90_THREADS, 1)
+    bolide_attention_sm90_fp8(const __grid_constant__ bolide__attention_sm90_params a) {
+    shared_memory &s = *reinterpret_cast<shared_memory *>(dynamic);
+    if (threadIdx.x == 0) {
+        prefetch_map(a.q);
+        prefetch_map(a.k);
+        prefetch_map(a.v);
+        for (int i = 0; i < Q_STAGES; i++) {
+            barrier_init(s.full_q[i], 1);
+            barrier_init(s.empty_q[i], WARPS);
+        }
+        for (int i = 0; i < STAGES; i++) {
+            barrier_init(s.full_k[i], 1);
+            barrier_init(s.full_v[i], 1);
+            barrier_init(s.empty_k[i], WARPS);
+            barrier_init(s.empty_v[i], TURNERS);
+        }
+        for (int i = 0; i < TURNED; i++) {
+            barrier_init(s.full_t[i], TURNERS);
+            barrier_init(s.empty_t[i], WARPS);
+        }
+        for (int i = 0; i < SLOTS; i++) {
+            barrier_init(s.full_item[i], 1);
+            barrier_init(s.empty_item[i], WARPS + GATHERERS + TURNERS);
+        }
+        fence_barrier_init();
+    }
+    __syncthreads();
+    if (threadIdx.x < 128) {
+        give_registers<40>();
+        if (threadIdx.x < 32)
+            load_all(a, s);
+        else
+            turn_all(s);
+    } else {
+        take_registers<232>();
+        compute(a, s);
+    }
+}
