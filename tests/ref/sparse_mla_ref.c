@@ -352,6 +352,16 @@ static int64_t reduction(const ref_call *c) {
 /* Logits come out of float32 sums with an error that grows with their size, which grows with the
  * length of the products; exp passes it on. */
 static double slack(const ref_call *c) {
+    const int64_t q = ref_in(c, "q")->dtype, kv = ref_in(c, "kv_cache")->dtype;
+    const int narrow = q == BOLIDE_F8_E4M3FN || q == BOLIDE_F8_E5M2;
+    if (ref_on_cuda(c) && q != BOLIDE_F32) {
+        /* Tensor cores take weights in 16 bits, off by up to 2^-9 or 2^-12 of themselves; ten times
+         * that covers the largest of many outputs. Packed keys are rounded to bf16 besides, which
+         * moves a logit by 2^-10 of their usual size and weights by several times that. */
+        if (is_packed(c) && (q == BOLIDE_BF16 || narrow))
+            return 40 * 0x1p-9;
+        return 10 * (q == BOLIDE_BF16 || kv == BOLIDE_BF16 ? 0x1p-9 : 0x1p-12);
+    }
     return 1.6e-5 * (1 + (double)ref_dim(c, "d_qk") / 96);
 }
 

@@ -74,11 +74,19 @@ static int64_t float_shared_bytes(const frozen_part *f) {
            (int64_t)sizeof(bolide__attention_work) + (f->d_qk / 2 + 1) * 8 + 32;
 }
 
-/* attention_latent.cu: q, two stages of keys, products handed over, the item, places. */
+/* Warps of a block, of which two or four share 16 rows. */
+static int64_t latent_warps(const frozen_part *f, int64_t rows) {
+    return rows == 16 && f->d_vo % 64 == 0 ? 4 : rows / 8;
+}
+
+/* attention_latent.cu: q, two stages of keys, the tile that those of 8 bits become, products handed
+ * over, the item, places. */
 static int64_t latent_shared_bytes(const frozen_part *f, int64_t rows, int64_t keys) {
     const int64_t row = f->d_qk * 2 + 16;
-    return (rows + 2 * keys) * row + rows / 8 * keys / 2 * 128 +
-           (int64_t)sizeof(bolide__attention_work) + keys * 32 + 16;
+    const bool narrow = bolide__dtype_bytes(f->kv_dtype) == 1;
+    const int64_t stages = narrow ? 2 * (f->d_qk + 16) + row : 2 * row;
+    return rows * row + keys * stages + latent_warps(f, rows) * keys / 2 * 128 +
+           (int64_t)sizeof(bolide__attention_work) + keys * (narrow ? 48 : 32) + 48;
 }
 
 /* ---- the choice of a kernel -------------------------------------------------------------------
@@ -89,14 +97,26 @@ static bool needs_float(const frozen_part *f) {
     return !(f->q_dtype & (BOLIDE_F16 | BOLIDE_BF16 | fp8)) ||
            (!(f->kv_dtype & fp8) && f->kv_dtype != f->q_dtype) || f->d_qk > MAX_HEAD_DIM ||
            f->d_vo > MAX_HEAD_DIM ||
-           f->flags & (BOLIDE__ATTN_ROPE | BOLIDE__ATTN_TAIL | BOLIDE__ATTN_VARIANT);
+           f->flags & (BOLIDE__ATTN_ROPE | BOLIDE__ATTN_TAIL | BOLIDE__ATTN_VARIANT) ||
+           (bolide__attention_may_scale_rows(f->flags, f->kv_dtype) &&
+            f->d_vo % BOLIDE__ATTN_SCALED == 0);
 }
 
 /* Whether attention_latent.cu computes it. */
 static bool is_latent(const frozen_part *f, const bolide__cuda_limits *limits) {
-    return f->flags & BOLIDE__ATTN_LATENT && f->q_dtype & (BOLIDE_F16 | BOLIDE_BF16) &&
-           f->kv_dtype == f->q_dtype && f->d_vo % 32 == 0 && f->d_vo <= 512 &&
+    const int64_t halves = BOLIDE_F16 | BOLIDE_BF16, fp8 = BOLIDE_F8_E4M3FN | BOLIDE_F8_E5M2;
+    const bool types = f->kv_dtype & fp8 ? f->q_dtype & (halves | fp8)
+                                         : f->q_dtype & halves && f->kv_dtype == f->q_dtype;
+    return f->flags & BOLIDE__ATTN_LATENT && types && f->d_vo % 32 == 0 && f->d_vo <= 512 &&
            f->d_tail % 16 == 0 && limits->arch >= 80;
+}
+
+/* The type of its products. Elements of 8 bits fit f16 as they are; with scales of their own they
+ * may be larger. */
+static int64_t latent_type(const bolide__attention_params *p) {
+    if (p->q_dtype & (BOLIDE_F16 | BOLIDE_BF16))
+        return p->q_dtype;
+    return p->row_scales ? BOLIDE_BF16 : BOLIDE_F16;
 }
 
 /* Rows and keys of a tile of latents, and how many blocks share a multiprocessor; 0: none fits. */
@@ -171,7 +191,8 @@ void bolide__attention_cuda_choose(const bolide__call *call, frozen_part *f, int
     f->unit_heads = 1;
     f->keys = f->stages = f->latent90 = 0;
     if (is_latent(f, limits)) {
-        bolide__attention_latent90_choose(call, f);
+        if (bolide__dtype_bytes(f->kv_dtype) == 2)
+            bolide__attention_latent90_choose(call, f);
         blocks = choose_latent(limits, f, f->latent90 ? BOLIDE__LATENT90_ROWS : rows);
     } else if (!needs_float(f)) {
         /* 128 rows hold their sums in registers up to a head size of 128, and then leave no room
@@ -267,7 +288,8 @@ static bolide_status run_tensor(const bolide__call *call, const frozen_part *f,
 /* Whether every row of the caches can be copied in pieces of 16 bytes. */
 static bool is_latent_wide(const bolide__attention_params *p) {
     const int64_t strides = p->k_page | p->k_n | p->k_tail_page | p->k_tail_n;
-    return (((uintptr_t)p->k | (uintptr_t)p->k_tail | (uint64_t)(strides * 2)) & 15) == 0;
+    const int64_t bytes = strides * bolide__dtype_bytes(p->kv_dtype);
+    return (((uintptr_t)p->k | (uintptr_t)p->k_tail | (uint64_t)bytes) & 15) == 0;
 }
 
 static bool is_latent_q_wide(const bolide__attention_params *p) {
@@ -284,15 +306,18 @@ static bolide_status run_latent(const bolide__call *call, const frozen_part *f,
     if (served)
         return BOLIDE_OK;
     bolide__spec s = BOLIDE_SPEC("attention/attention_latent.cu", "bolide_attention_latent");
-    bolide__spec_add(&s, "T", p->q_dtype);      /* f16, bf16 */
+    bolide__spec_add(&s, "T", latent_type(p));  /* f16, bf16 */
+    bolide__spec_add(&s, "QT", p->q_dtype);     /* that, two of 8 bits */
+    bolide__spec_add(&s, "KT", p->kv_dtype);    /* the same */
     bolide__spec_add(&s, "OT", p->o_dtype);     /* 5 values */
     bolide__spec_add(&s, "D_CKV", p->d_vo);     /* 512, 256 */
     bolide__spec_add(&s, "D_KPE", p->d_tail);   /* 64, 0 */
     bolide__spec_add(&s, "ROWS", f->tile_rows); /* 16, 32, 64 */
     bolide__spec_add(&s, "KEYS", f->keys);      /* 32, 16: the chip */
-    bolide__spec_add(&s, "FLAGS", flags | (is_latent_wide(p) ? WIDE : 0));
+    bolide__spec_add(&s, "FLAGS",
+                     flags | (is_latent_wide(p) ? WIDE : 0) | (p->row_scales ? SCALED : 0));
     p->flags |= is_latent_q_wide(p) ? BOLIDE__ATTN_Q_WIDE : 0;
-    g->block = (int32_t)(f->tile_rows * 4);
+    g->block = (int32_t)(latent_warps(f, f->tile_rows) * 32);
     g->shared = (int32_t)latent_shared_bytes(f, f->tile_rows, f->keys);
     return bolide__cuda_launch(call, &s, g, p, sizeof *p);
 }

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Multi-head latent attention by mma.sync, over the items of a plan. A tile of KEYS latents lies in
-// shared memory once and serves as keys and as values; the next one is on its way meanwhile.
+// shared memory once and serves as keys and as values; the next one is on its way meanwhile. Caches
+// of 8 bits are copied as they are, and a tile is widened by all threads before it is at work.
 //
-// Two warps share 16 packed rows. Each multiplies half of the columns of q and k, the two hand
-// their products to each other, and both then have the same logits and weights; each multiplies
-// these with half of the columns of the values. So no row is softened by halves, the sums of 512
-// columns fit into registers, and weights never leave them.
+// Two warps, or four where there are no more rows, share 16 packed rows. Each multiplies a part of
+// the columns of q and k, they hand their products to each other, and all then have the same logits
+// and weights; each multiplies these with a part of the columns of the values. So no row is
+// softened by parts, the sums of 512 columns fit into registers, and weights never leave them.
 //
 // Rows behind the last key are zeros in shared memory. Products of the rotary part are summed
 // apart, as it has a scale of its own.
@@ -18,11 +19,14 @@
 #include "cuda/device/reduce.cuh"
 #include "ops/attention/attention_internal.h"
 
-#if !defined(SPEC_T) || !defined(SPEC_OT) || !defined(SPEC_D_CKV) || !defined(SPEC_D_KPE) ||       \
-    !defined(SPEC_ROWS) || !defined(SPEC_KEYS) || !defined(SPEC_FLAGS)
-#error "T, OT: dtypes; D_CKV, D_KPE: sizes; ROWS, KEYS: of a tile; FLAGS"
+#if !defined(SPEC_T) || !defined(SPEC_QT) || !defined(SPEC_KT) || !defined(SPEC_OT) ||             \
+    !defined(SPEC_D_CKV) || !defined(SPEC_D_KPE) || !defined(SPEC_ROWS) || !defined(SPEC_KEYS) ||  \
+    !defined(SPEC_FLAGS)
+#error "T, QT, KT, OT: dtypes; D_CKV, D_KPE: sizes; ROWS, KEYS: of a tile; FLAGS"
 #endif
-constexpr int64_t T = SPEC_T;      /* F16, BF16: of q and the caches */
+constexpr int64_t T = SPEC_T;      /* F16, BF16: of the products */
+constexpr int64_t QT = SPEC_QT;    /* T, F8_E4M3FN, F8_E5M2 */
+constexpr int64_t KT = SPEC_KT;    /* T, F8_E4M3FN, F8_E5M2 */
 constexpr int64_t OT = SPEC_OT;    /* F16, BF16, F32, F8_E4M3FN, F8_E5M2 */
 constexpr int D_VO = SPEC_D_CKV;   /* multiples of 32 up to 512 */
 constexpr int D_TAIL = SPEC_D_KPE; /* multiples of 16 */
@@ -32,8 +36,9 @@ constexpr int FLAGS = SPEC_FLAGS;
 constexpr bool PAGED = true;
 constexpr bool MASKED = FLAGS & 2; /* causal or window */
 constexpr bool CAPPED = FLAGS & 4;
-constexpr bool WIDE = FLAGS & 16;    /* rows of the caches allow copies of 16 bytes */
-constexpr bool SPECIAL = FLAGS & 32; /* custom mask */
+constexpr bool WIDE = FLAGS & 16;     /* rows of the caches allow copies of 16 bytes */
+constexpr bool SPECIAL = FLAGS & 32;  /* custom mask */
+constexpr bool SCALED = FLAGS & 2048; /* row_scales */
 constexpr bool RULED = false;
 constexpr bool V_PAGES = false;
 constexpr bool CHUNKED = false;
@@ -42,30 +47,38 @@ constexpr int D_QK = D_VO + D_TAIL;
 static_assert(D_VO % 32 == 0 && D_VO <= 512 && D_TAIL % 16 == 0 && D_QK <= 576, "head sizes");
 
 using elem = element<T>::type;
-using q_elem = elem;
-using kv_elem = elem;
+using q_elem = element<QT>::type;
+using kv_elem = element<KT>::type;
 using out_elem = element<OT>::type;
 
-constexpr int WARPS = ROWS / 16 * 2, THREADS = 32 * WARPS;
-constexpr int NT = KEYS / 8;          /* tiles of logits */
-constexpr int OWN = D_VO / 2;         /* columns of the values of a warp */
-constexpr int STEPS = D_QK / 16;      /* of a product */
-constexpr int TURN = (STEPS + 1) / 2; /* steps of the first warp of a pair */
-constexpr int ROW = D_QK * 2 + 16;    /* bytes: an odd number of 16-byte pieces, so that eight rows
-                                         meet every bank once */
+constexpr int TEAM = ROWS == 16 && D_VO % 64 == 0 ? 4 : 2;
+constexpr int WARPS = ROWS / 16 * TEAM, THREADS = 32 * WARPS;
+constexpr int NT = KEYS / 8;                    /* tiles of logits */
+constexpr int OWN = D_VO / TEAM;                /* columns of the values of a warp */
+constexpr int STEPS = D_QK / 16;                /* of a product */
+constexpr int TURN = (STEPS + TEAM - 1) / TEAM; /* steps of a warp of a team */
+constexpr int ROW = D_QK * 2 + 16; /* bytes: an odd number of 16-byte pieces, so that eight rows
+                                      meet every bank once */
 constexpr int PIECES = D_QK / 8, CKV_PIECES = D_VO / 8;
+/* Rows as they are copied, 16 bytes at a time: of 8 bits with room for their scales behind them. */
+constexpr bool RAW = sizeof(kv_elem) == 1;
+constexpr int EACH = 16 / sizeof(kv_elem), STAGE_ROW = RAW ? D_QK + 16 : ROW;
+static_assert(!SCALED || (RAW && D_VO % BOLIDE__ATTN_SCALED == 0), "scales of parts of a row");
 constexpr int MERGED_AT_ONCE = 4, MERGED_ROWS = 1;
 
 #include "ops/attention/attention_plain.cuh"
 
 #include "ops/attention/attention_device.cuh"
+#include "ops/attention/latent_tile.cuh"
 
 struct shared_memory {
     alignas(16) unsigned char q[ROWS * ROW];
-    alignas(16) unsigned char stage[2][KEYS * ROW];
-    float parts[WARPS][NT * 4][32]; /* products that a warp hands over */
+    alignas(16) unsigned char stage[2][KEYS * STAGE_ROW];
+    alignas(16) unsigned char tile[RAW ? KEYS * ROW : 16]; /* what was raw, widened */
+    float parts[WARPS][NT * 4][32];                        /* products that a warp hands over */
     alignas(16) work item;
     int64_t ckv_at[2][KEYS], kpe_at[2][KEYS]; /* first elements of each key's rows */
+    int64_t scales_at[SCALED ? 2 : 1][SCALED ? KEYS : 1];
     int32_t is_last;
 };
 
@@ -81,17 +94,17 @@ void load_queries(const params &p, const work &w, int32_t rows, shared_memory &s
         if (row < rows) {
             const int64_t n = (int64_t)w.q_start + query_token(p, w, row);
             const int64_t h = query_head(p, w, row);
-            const elem *from =
+            const q_elem *from =
                 piece < CKV_PIECES
-                    ? static_cast<const elem *>(p.q) + n * p.q_n + h * p.q_h + piece * 8
-                    : static_cast<const elem *>(p.q_tail) + n * p.q_tail_n + h * p.q_tail_h +
+                    ? static_cast<const q_elem *>(p.q) + n * p.q_n + h * p.q_h + piece * 8
+                    : static_cast<const q_elem *>(p.q_tail) + n * p.q_tail_n + h * p.q_tail_h +
                           (piece - CKV_PIECES) * 8;
-            if (p.flags & BOLIDE__ATTN_Q_WIDE) {
+            if (same_type<q_elem, elem> && p.flags & BOLIDE__ATTN_Q_WIDE) {
                 x = load<pack<elem, 8>>(from);
             } else {
 #pragma unroll
                 for (int j = 0; j < 8; j++)
-                    x.at[j] = from[j];
+                    x.at[j] = from_float<elem>(to_float(from[j]));
             }
         }
         *reinterpret_cast<pack<elem, 8> *>(s.q + row * ROW + piece * 16) = x;
@@ -105,38 +118,70 @@ void find_tile(const params &p, const work &w, int32_t first, int stage, shared_
     const int32_t key = first + (int32_t)threadIdx.x;
     const int32_t page = look_up(p, w, key);
     s.ckv_at[stage][threadIdx.x] = locate(p, w, key, page).k;
-    s.kpe_at[stage][threadIdx.x] =
-        page < 0 ? 0 : page * p.k_tail_page + (uint32_t)key % (uint32_t)p.page_size * p.k_tail_n;
+    const uint32_t row = (uint32_t)key % (uint32_t)p.page_size;
+    s.kpe_at[stage][threadIdx.x] = page < 0 ? 0 : page * p.k_tail_page + row * p.k_tail_n;
+    if constexpr (SCALED)
+        s.scales_at[stage][threadIdx.x] =
+            page < 0 ? 0 : page * p.row_scales_page + row * p.row_scales_n;
 }
 
 /* Copies of a tile of which `count` keys are there. */
 void load_tile(const params &p, int32_t count, int stage, shared_memory &s) {
-    const elem *ckv = static_cast<const elem *>(p.k), *kpe = static_cast<const elem *>(p.k_tail);
+    constexpr int A_ROW = D_QK / EACH, CKV_OF_ROW = D_VO / EACH;
+    const kv_elem *ckv = static_cast<const kv_elem *>(p.k);
+    const kv_elem *kpe = static_cast<const kv_elem *>(p.k_tail);
     unsigned char *to = s.stage[stage];
 #pragma unroll 4
-    for (int i = threadIdx.x; i < KEYS * PIECES; i += THREADS) {
-        const int row = i / PIECES, piece = i % PIECES;
-        const elem *from = piece < CKV_PIECES
-                               ? ckv + s.ckv_at[stage][row] + piece * 8
-                               : kpe + s.kpe_at[stage][row] + (piece - CKV_PIECES) * 8;
+    for (int i = threadIdx.x; i < KEYS * A_ROW; i += THREADS) {
+        const int row = i / A_ROW, piece = i % A_ROW;
+        const kv_elem *from = piece < CKV_OF_ROW
+                                  ? ckv + s.ckv_at[stage][row] + piece * EACH
+                                  : kpe + s.kpe_at[stage][row] + (piece - CKV_OF_ROW) * EACH;
         if constexpr (WIDE) {
-            copy_16(to + row * ROW + piece * 16, from, row < count ? 16 : 0);
+            copy_16(to + row * STAGE_ROW + piece * 16, from, row < count ? 16 : 0);
         } else {
-            pack<elem, 8> x = {};
+            pack<kv_elem, EACH> x = {};
             if (row < count) {
 #pragma unroll
-                for (int j = 0; j < 8; j++)
+                for (int j = 0; j < EACH; j++)
                     x.at[j] = from[j];
             }
-            *reinterpret_cast<pack<elem, 8> *>(to + row * ROW + piece * 16) = x;
+            *reinterpret_cast<pack<kv_elem, EACH> *>(to + row * STAGE_ROW + piece * 16) = x;
         }
+    }
+    if constexpr (SCALED) {
+        constexpr int PARTS = D_VO / BOLIDE__ATTN_SCALED;
+        for (int i = threadIdx.x; i < KEYS * PARTS; i += THREADS) {
+            const int row = i / PARTS, part = i % PARTS;
+            reinterpret_cast<float *>(to + row * STAGE_ROW + D_QK)[part] =
+                row < count ? p.row_scales[s.scales_at[stage][row] + part] : 0.0f;
+        }
+    }
+}
+
+/* Raw rows to a tile, eight elements a thread. */
+void widen_tile(const unsigned char *raw, unsigned char *tile) {
+    for (int i = threadIdx.x; i < KEYS * PIECES; i += THREADS) {
+        const int piece = i % PIECES;
+        const unsigned char *row = raw + i / PIECES * STAGE_ROW;
+        float x[8];
+        unpack(*reinterpret_cast<const pack<kv_elem, 8> *>(row + piece * 8), x);
+        if (SCALED && piece < CKV_PIECES) {
+            const float scale =
+                reinterpret_cast<const float *>(row + D_QK)[piece * 8 / BOLIDE__ATTN_SCALED];
+#pragma unroll
+            for (int j = 0; j < 8; j++)
+                x[j] *= scale;
+        }
+        *reinterpret_cast<pack<elem, 8> *>(tile + i / PIECES * ROW + piece * 16) =
+            pack_floats<elem>(x);
     }
 }
 
 /* ---- one tile ---------------------------------------------------------------------------------
  */
 
-/* Of the rows lane / 4 and lane / 4 + 8 of the pair; l is a lane's part. */
+/* Of the rows lane / 4 and lane / 4 + 8 of the team; l is a lane's part. */
 struct rows_state {
     float m[2], l[2], scale[2];
     sight seen[2];
@@ -144,55 +189,25 @@ struct rows_state {
     float o[OWN / 8][4];
 };
 
-int pair_row() {
-    return (int)threadIdx.x / 64 * 16;
-}
-
-/* x += products of the steps [from, to) of 16 columns. */
-void multiply(const unsigned char *q, const unsigned char *k, int from, int to, float (&x)[NT][4]) {
-    const int lane = threadIdx.x % 32;
-    const unsigned char *a_row = q + (pair_row() + lane % 16) * ROW + lane / 16 * 16;
-    const unsigned char *b_row = k + (lane / 16 * 8 + lane % 8) * ROW + lane / 8 % 2 * 16;
-#pragma unroll 3
-    for (int step = from; step < to; step++) {
-        uint32_t a[4];
-        load_matrices<false>(a, a_row + step * 32);
-#pragma unroll
-        for (int n = 0; n < NT; n += 2) {
-            uint32_t b[4];
-            load_matrices<false>(b, b_row + n * 8 * ROW + step * 32);
-            mma_16x8x16<elem>(x[n], a, b[0], b[1]);
-            mma_16x8x16<elem>(x[n + 1], a, b[2], b[3]);
-        }
-    }
-}
-
-/* The two warps of a pair have their own barrier. */
-void meet_pair() {
-    asm volatile("bar.sync %0, 64;" ::"r"((int)threadIdx.x / 64 + 1) : "memory");
-}
-
-/* The products of all columns, scaled by the caches' scales, in both warps of a pair. */
-void products(const params &p, shared_memory &s, const unsigned char *k, float ckv_scale,
-              float kpe_scale, float (&x)[NT][4]) {
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+/* The products of all columns, scaled by the caches' scales, in every warp of a team. */
+void products(shared_memory &s, const unsigned char *k, float ckv_scale, float kpe_scale,
+              float (&x)[NT][4]) {
+    constexpr int CKV_STEPS = D_VO / 16;
+    const int first = smaller((int)threadIdx.x / 32 % TEAM * TURN, STEPS);
+    const int end = smaller(first + TURN, STEPS);
 #pragma unroll
     for (int n = 0; n < NT; n++)
         x[n][0] = x[n][1] = x[n][2] = x[n][3] = 0;
-    constexpr int CKV_STEPS = D_VO / 16;
-    if (warp % 2 == 0)
-        multiply(s.q, k, 0, smaller(TURN, CKV_STEPS), x);
-    else
-        multiply(s.q, k, smaller(TURN, CKV_STEPS), CKV_STEPS, x);
+    multiply(s.q, k, first, smaller(end, CKV_STEPS), x);
 #pragma unroll
     for (int n = 0; n < NT; n++) {
 #pragma unroll
         for (int e = 0; e < 4; e++)
             x[n][e] *= ckv_scale;
     }
-    if (D_TAIL > 0 && warp % 2 == 1) {
+    if (D_TAIL > 0 && end > CKV_STEPS) {
         float tail[NT][4] = {};
-        multiply(s.q, k, CKV_STEPS, STEPS, tail);
+        multiply(s.q, k, larger(first, CKV_STEPS), end, tail);
 #pragma unroll
         for (int n = 0; n < NT; n++) {
 #pragma unroll
@@ -200,20 +215,7 @@ void products(const params &p, shared_memory &s, const unsigned char *k, float c
                 x[n][e] = fmaf(tail[n][e], kpe_scale, x[n][e]);
         }
     }
-    /* What was handed over for the tile before has been read: the block has met since. */
-#pragma unroll
-    for (int n = 0; n < NT; n++) {
-#pragma unroll
-        for (int e = 0; e < 4; e++)
-            s.parts[warp][n * 4 + e][lane] = x[n][e];
-    }
-    meet_pair();
-#pragma unroll
-    for (int n = 0; n < NT; n++) {
-#pragma unroll
-        for (int e = 0; e < 4; e++)
-            x[n][e] += s.parts[warp ^ 1][n * 4 + e][lane];
-    }
+    join_products(s.parts, x);
 }
 
 /* Products to logits to weights, and the state to the new maximum. */
@@ -261,25 +263,6 @@ void soften(const params &p, const work &w, int32_t first, bool open, rows_state
     }
 }
 
-void add_values(rows_state &r, const float (&x)[NT][4], const unsigned char *v) {
-    const int lane = threadIdx.x % 32, column = (int)threadIdx.x / 32 % 2 * OWN;
-    const unsigned char *own = v + (lane % 16) * ROW + (column + lane / 16 * 8) * 2;
-#pragma unroll
-    for (int n = 0; n < NT; n += 2) {
-        uint32_t a[4];
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-            a[i] = floats_to_halves<elem>(x[n + i / 2][i % 2 * 2], x[n + i / 2][i % 2 * 2 + 1]);
-#pragma unroll
-        for (int d = 0; d < OWN; d += 16) {
-            uint32_t b[4];
-            load_matrices<true>(b, own + n * 8 * ROW + d * 2);
-            mma_16x8x16<elem>(r.o[d / 8], a, b[0], b[1]);
-            mma_16x8x16<elem>(r.o[d / 8 + 1], a, b[2], b[3]);
-        }
-    }
-}
-
 /* ---- an item ----------------------------------------------------------------------------------
  */
 
@@ -287,7 +270,7 @@ void begin_rows(const params &p, const work &w, rows_state &r) {
     const int lane = threadIdx.x % 32;
 #pragma unroll
     for (int i = 0; i < 2; i++) {
-        const int32_t row = pair_row() + lane / 4 + 8 * i;
+        const int32_t row = team_row() + lane / 4 + 8 * i;
         r.m[i] = -INFINITE;
         r.l[i] = 0;
         r.token[i] = query_token(p, w, row);
@@ -300,14 +283,14 @@ void begin_rows(const params &p, const work &w, rows_state &r) {
 }
 
 void write_item(const params &p, const work &w, int32_t rows, rows_state &r, shared_memory &s) {
-    const int lane = threadIdx.x % 32, half = (int)threadIdx.x / 32 % 2;
+    const int lane = threadIdx.x % 32, part = (int)threadIdx.x / 32 % TEAM;
 #pragma unroll
     for (int i = 0; i < 2; i++) {
-        const int32_t row = pair_row() + lane / 4 + 8 * i;
+        const int32_t row = team_row() + lane / 4 + 8 * i;
         const float l = lanes_sum<4>(r.l[i]);
         if (row >= rows)
             continue;
-        const bool first = half == 0 && lane % 4 == 0;
+        const bool first = part == 0 && lane % 4 == 0;
         const int64_t at = slot_row_of(p, w.slot, row);
         place to = {};
         if (w.slot < 0)
@@ -316,7 +299,7 @@ void write_item(const params &p, const work &w, int32_t rows, rows_state &r, sha
             put_slot_ml(p, at, r.m[i], l);
 #pragma unroll
         for (int n = 0; n < OWN / 8; n++) {
-            const int column = half * OWN + n * 8 + lane % 4 * 2;
+            const int column = part * OWN + n * 8 + lane % 4 * 2;
             if (w.slot < 0)
                 put_out(to, column, {r.o[n][2 * i], r.o[n][2 * i + 1]});
             else
@@ -341,10 +324,16 @@ void run_item(const params &p, const work &w, int32_t rows, rows_state &r, share
             load_tile(p, w.kv_end - key - KEYS, stage ^ 1, s);
         commit_copies();
         find_tile(p, w, key + 2 * KEYS, stage, s);
+        const unsigned char *tile = s.stage[stage];
+        if constexpr (RAW) {
+            widen_tile(tile, s.tile);
+            tile = s.tile;
+            __syncthreads();
+        }
         float x[NT][4];
-        products(p, s, s.stage[stage], ckv_scale, kpe_scale, x);
+        products(s, tile, ckv_scale, kpe_scale, x);
         soften(p, w, key, open_tile(p, w, key, rows), r, x);
-        add_values(r, x, s.stage[stage]);
+        add_values(r.o, x, tile);
     }
 }
 

@@ -169,9 +169,6 @@ static bolide_status check_row_scales(const bolide__call *call, const bolide_ten
     const int64_t d = plan->frozen.d_vo;
     if (!t)
         return BOLIDE_OK;
-    if (call->ctx->device.type == BOLIDE_CUDA)
-        return BOLIDE_FAIL_UNSUPPORTED(call, "ckv_scale_arr", "pointer", "NULL on the GPU",
-                                       "a tensor");
     if (bolide__dtype_bytes(plan->frozen.kv_dtype) != 1)
         return BOLIDE_FAIL_UNSUPPORTED(call, "ckv_scale_arr", "pointer",
                                        "NULL but for caches of 8 bits", "a tensor");

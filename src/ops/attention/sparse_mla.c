@@ -233,8 +233,8 @@ static int64_t lane_bytes(const bolide__sparse_mla_params *p) {
 }
 
 static int64_t scratch_bytes(const bolide__call *call, const bolide__sparse_mla_params *p) {
-    if (call->ctx->device.type != BOLIDE_CPU)
-        return 0;
+    if (call->ctx->device.type == BOLIDE_CUDA)
+        return bolide__sparse_mla_cuda_bytes(call, p);
     const int64_t units = p->n * p->units_a_token, threads = bolide__cpu_threads(call->ctx);
     return lane_bytes(p) * (units < threads ? units : threads);
 }
@@ -264,6 +264,12 @@ static bolide_status run_cpu(const bolide__call *call) {
     return BOLIDE_OK;
 }
 
+static bolide_status run_cuda(const bolide__call *call) {
+    const bolide_sparse_mla_args *a = call->args;
+    bolide__sparse_mla_params p = params_of(call);
+    return bolide__sparse_mla_cuda_run(call, &p, a->workspace);
+}
+
 const bolide_op bolide_op_sparse_mla = {
     .name = "sparse_mla",
     .family = "attention",
@@ -271,6 +277,7 @@ const bolide_op bolide_op_sparse_mla = {
     .run = BOLIDE_ENTRY(bolide_sparse_mla_args, rows),
     .check = check,
     .cpu = run_cpu,
+    .cuda = run_cuda,
     .workspace = sizes_of,
 };
 

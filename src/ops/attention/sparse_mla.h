@@ -50,6 +50,11 @@ typedef struct bolide__sparse_mla_params {
     const float *bmm1_tensor, *bmm2_tensor; /* [1]; NULL: the numbers */
     double bmm1, bmm2;
 
+    /* CUDA only; with one piece a token nothing of the last two is read */
+    int64_t tiles, pieces; /* of heads, and of a token's keys */
+    float *partial_o;      /* [n, pieces, h_q, d_vo]: sums of p v, not divided */
+    float *partial_ml;     /* [n, pieces, h_q, 2]: largest logit (base 2), sum of p */
+
     /* CPU only */
     int64_t unit_heads, units_a_token; /* heads of a unit of work */
     unsigned char *lanes;              /* one for each worker */
@@ -59,6 +64,11 @@ typedef struct bolide__sparse_mla_params {
 #ifndef __CUDACC_RTC__
 /* Floats of a lane's scratch. */
 int64_t bolide__sparse_mla_lane_floats(const bolide__sparse_mla_params *p);
+
+/* Scratch of a run on a GPU, and the run. */
+int64_t bolide__sparse_mla_cuda_bytes(const bolide__call *call, const bolide__sparse_mla_params *p);
+bolide_status bolide__sparse_mla_cuda_run(const bolide__call *call, bolide__sparse_mla_params *p,
+                                          const bolide_workspace *workspace);
 
 /* arg is a bolide__sparse_mla_params; items are units of work, token by token. */
 BOLIDE_CPU_KERNEL(sparse_mla_units, (void *arg, int64_t begin, int64_t end, int worker));
