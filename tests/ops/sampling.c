@@ -113,6 +113,8 @@ static const char *const top_p_renorm_probs_cases[] = {
     "top_p_renorm_probs v=128256 n=2 peak=1,3 top_p=0.9",
     "top_p_renorm_probs v=5003 n=140 kind=mixed peak=1,6 top_p=0.9 out.pad=5",
     "top_p_renorm_probs v=40001 n=5,7 kind=mixed peak=6 top_p=0.8 probs=bf16,f32",
+    /* Many equal values, whose squares a sum of 1 rounds alike. */
+    "top_p_renorm_probs v=40001 n=5 kind=mixed peak=6 top_p=0.8 probs=f32 seed=2468264929174137291",
     "top_p_renorm_probs v=50 n=9 kind=inf,raw top_p=0.5,1",
 };
 BOLIDE_TEST(top_p_renorm_probs, top_p_renorm_probs_cases);
