@@ -62,6 +62,42 @@ static state value_of(const ref_call *c, const char *v_name, const char *s_name,
     return (state){v->f64 + index * v->shape[v->ndim - 1], ref_in(c, s_name)->f64[index]};
 }
 
+static double largest_of(const ref_tensor *s) {
+    double largest = 0;
+    for (int64_t i = 0; s && i < s->elems; i++)
+        largest = isfinite(s->f64[i]) ? fmax(largest, fabs(s->f64[i])) : largest;
+    return largest;
+}
+
+/* s is top + log2(sum), terms that may cancel: its rounding is theirs, of which a few results near
+ * 0 do not show the size. */
+static double cancelled(const ref_tensor *merged, double largest) {
+    double sum = 0;
+    int64_t count = 0;
+    for (int64_t i = 0; merged && i < merged->elems; i++) {
+        if (isfinite(merged->f64[i]) && merged->f64[i] != 0) {
+            sum += merged->f64[i] * merged->f64[i];
+            count++;
+        }
+    }
+    const double rms = count ? sqrt(sum / (double)count) : 1;
+    return rms < 0.5 ? ldexp(1, -22) * (1 + largest) / rms : 0;
+}
+
+static double pair_slack(const ref_call *c) {
+    return cancelled(ref_out(c, "s_merged"),
+                     fmax(largest_of(ref_in(c, "s_a")), largest_of(ref_in(c, "s_b"))));
+}
+
+static double in_place_slack(const ref_call *c) {
+    return cancelled(ref_out(c, "s"),
+                     fmax(largest_of(ref_in(c, "s")), largest_of(ref_in(c, "s_other"))));
+}
+
+static double states_slack(const ref_call *c) {
+    return cancelled(ref_out(c, "s_merged"), largest_of(ref_in(c, "s")));
+}
+
 static int64_t rows_of(const ref_call *c) {
     return ref_dim(c, "n") * ref_dim(c, "h");
 }
@@ -85,7 +121,8 @@ const ref_op ref_merge_state = {.name = "merge_state",
                                 .defaults = "n=40 h=2 d=64",
                                 .fill = pair_fill,
                                 .rows = rows_of,
-                                .ref = pair_ref};
+                                .ref = pair_ref,
+                                .slack = pair_slack};
 
 static void in_place_fill(ref_call *c) {
     empty_some(c, "v", "s", 5);
@@ -106,7 +143,8 @@ const ref_op ref_merge_state_in_place = {.name = "merge_state_in_place",
                                          .defaults = "n=40 h=2 d=64",
                                          .fill = in_place_fill,
                                          .rows = rows_of,
-                                         .ref = in_place_ref};
+                                         .ref = in_place_ref,
+                                         .slack = in_place_slack};
 
 /* ---- many states -------------------------------------------------------------------------- */
 
@@ -132,7 +170,8 @@ const ref_op ref_merge_states = {.name = "merge_states",
                                  .fill = states_fill,
                                  .rows = rows_of,
                                  .ref = states_ref,
-                                 .reduction = states_sum};
+                                 .reduction = states_sum,
+                                 .slack = states_slack};
 
 static void variable_dims(ref_call *c) {
     lengths *t = ref_state(c, sizeof *t);
@@ -172,4 +211,5 @@ const ref_op ref_variable_length_merge_states = {.name = "variable_length_merge_
                                                  .dims = variable_dims,
                                                  .fill = variable_fill,
                                                  .rows = rows_of,
-                                                 .ref = variable_ref};
+                                                 .ref = variable_ref,
+                                                 .slack = states_slack};
