@@ -12,18 +12,9 @@ if not torch.cuda.is_available():
 pytestmark = pytest.mark.gpu
 
 import bolide  # noqa: E402
+from cuda_graph import captured  # noqa: E402
 from bolide import _rows  # noqa: E402
 from bolide._binding import Plan, Workspace, operator  # noqa: E402
-
-
-def captured(call):
-    """The call in a graph; it has run once before, as first uses compile."""
-    call()
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        call()
-    return graph
 
 
 def test_rmsnorm():

@@ -15,6 +15,7 @@ pytestmark = pytest.mark.gpu
 import bolide  # noqa: E402
 from attention64 import Batch, attention  # noqa: E402
 from conftest import Torch  # noqa: E402
+from cuda_graph import captured  # noqa: E402
 from bolide import _frameworks  # noqa: E402
 from bolide.cudnn import (  # noqa: E402
     cudnn_batch_decode_with_kv_cache, cudnn_batch_prefill_with_kv_cache)
@@ -137,16 +138,6 @@ def cudnn_packed(h):
         h.b.q, h.k, h.v, 0.125, h.space, max_token_per_sequence=200, max_sequence_kv=1024,
         causal=True, return_lse=False, batch_offsets_q=h.qo, batch_offsets_k=h.starts,
         batch_offsets_units="tokens", out=h.out)
-
-
-def captured(call):
-    """The call in a graph, behind one that met its kernels."""
-    call()
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        call()
-    return graph
 
 
 @pytest.mark.parametrize("call", [
