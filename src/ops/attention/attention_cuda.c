@@ -2,7 +2,8 @@
 //
 // The CUDA backend of the attention operators: which of the two kernels computes a problem
 // (attention.cu on tensor cores, attention_float.cu), its tiles, its shared memory, its
-// specialisation and its launch. The merge of tiles in several pieces is part of the kernels.
+// specialisation and its launch. The merge of tiles in several pieces is part of the kernels, but
+// for latents (attention_latent_merge.cu).
 
 #include "core/context.h"
 #include "cuda/cuda.h"
@@ -318,7 +319,9 @@ static bolide_status run_latent_merge(const bolide__call *call, const frozen_par
     bolide__spec_add(&s, "D_VO", p->d_vo);  /* 512, 256; multiples of 32 */
     const int64_t wanted = BLOCKS / f->max_merges, most = f->tile_rows;
     const bolide__grid g = {.x = f->max_merges,
-                            .z = wanted > most ? most : wanted < 1 ? 1 : wanted,
+                            .z = wanted > most ? most
+                                 : wanted < 1  ? 1
+                                               : wanted,
                             .block = THREADS,
                             .dependent = 1};
     return bolide__cuda_launch(call, &s, &g, p, sizeof *p);
@@ -334,14 +337,14 @@ static bolide_status run_latent(const bolide__call *call, const frozen_part *f,
         return run_latent_merge(call, f, p);
     const int64_t shares = f->latent90 ? f->latent90 : 1, rows = f->tile_rows / shares;
     bolide__spec s = BOLIDE_SPEC("attention/attention_latent.cu", "bolide_attention_latent");
-    bolide__spec_add(&s, "T", latent_type(p));  /* f16, bf16 */
-    bolide__spec_add(&s, "QT", p->q_dtype);     /* that, two of 8 bits */
-    bolide__spec_add(&s, "KT", p->kv_dtype);    /* the same */
-    bolide__spec_add(&s, "OT", p->o_dtype);     /* 5 values */
-    bolide__spec_add(&s, "D_CKV", p->d_vo);     /* 512, 256 */
-    bolide__spec_add(&s, "D_KPE", p->d_tail);   /* 64, 0 */
-    bolide__spec_add(&s, "ROWS", rows);         /* 16, 32, 64 */
-    bolide__spec_add(&s, "KEYS", f->keys);      /* 32, 16: the chip */
+    bolide__spec_add(&s, "T", latent_type(p)); /* f16, bf16 */
+    bolide__spec_add(&s, "QT", p->q_dtype);    /* that, two of 8 bits */
+    bolide__spec_add(&s, "KT", p->kv_dtype);   /* the same */
+    bolide__spec_add(&s, "OT", p->o_dtype);    /* 5 values */
+    bolide__spec_add(&s, "D_CKV", p->d_vo);    /* 512, 256 */
+    bolide__spec_add(&s, "D_KPE", p->d_tail);  /* 64, 0 */
+    bolide__spec_add(&s, "ROWS", rows);        /* 16, 32, 64 */
+    bolide__spec_add(&s, "KEYS", f->keys);     /* 32, 16: the chip */
     bolide__spec_add(&s, "FLAGS",
                      flags | (is_latent_wide(p) ? WIDE : 0) | (p->row_scales ? SCALED : 0));
     p->flags |= is_latent_q_wide(p) ? BOLIDE__ATTN_Q_WIDE : 0;

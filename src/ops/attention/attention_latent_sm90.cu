@@ -235,8 +235,8 @@ void mask(const params &p, const work &w, const shared_memory &s, int32_t first,
                 continue;
             bool visible = key_of(e) >= low && key_of(e) < high;
             if constexpr (SPECIAL)
-                visible = visible &&
-                          in_mask(p, w, query_token(p, w, share_row() + row), own + key_of(e));
+                visible =
+                    visible && in_mask(p, w, query_token(p, w, share_row() + row), own + key_of(e));
             if (!visible)
                 x[e] = -INFINITE;
         }
