@@ -105,6 +105,8 @@ class Planned:
         self._arguments: dict[str, Any] = {}
         self._planned: Optional[Options] = None
         self._attributes_planned: Optional[tuple] = None
+        self._given: Optional[tuple] = None
+        self._attributes_given: Optional[tuple] = None
         self._forwarded: Optional[Options] = None
         self._outgrown: list = []
         self._lent: dict[str, tuple[Tensor, int]] = {}
@@ -209,7 +211,15 @@ class Planned:
                      "sm_scale": 1.0, "variant": self._variant_address}
         if self._variant is not None:
             self._variant.check(arguments)
-        values = [arguments.get(name) for name in self._operators.names]
+        memory = self._plan_with(arguments)
+        self._planned, self._attributes_planned, self._given = options, None, None
+        if self._cached_module is None:
+            self._cached_module = PlanModule(self)
+        return memory
+
+    def _plan_with(self, arguments: dict[str, Any]) -> Plan:
+        """The plan of complete arguments."""
+        values = list(map(arguments.get, self._operators.names))
         if self._plan_memory is None:
             self._plan_memory = Plan(self._reserve(values)[0])
         memory = self._plan_memory
@@ -219,22 +229,36 @@ class Planned:
             if not self._reserve(values)[1]:
                 raise
             self._plan_values(values, memory)
-        self._arguments, self._planned, self._plan_info = arguments, options, memory
-        self._attributes_planned = None
+        self._arguments, self._plan_info = arguments, memory
         self._lent = {}
-        if self._cached_module is None:
-            self._cached_module = PlanModule(self)
         return memory
 
+    def _note_given(self, given: tuple) -> None:
+        """Behind a plan: what it was given besides the lengths, with which the next may be made."""
+        if self._variant is None and self._attributes_planned is not None:
+            self._given, self._attributes_given = given, self._attributes_planned
+
+    def _is_as_before(self, given: tuple) -> bool:
+        """Whether a plan differs from the last one in its lengths alone."""
+        return self._given == given and self._forwarded is None
+
+    def _plan_lengths(self, lengths: dict[str, Any]) -> dict[str, Any]:
+        """The last plan with other lengths: its arguments."""
+        arguments = {**self._arguments, **lengths}
+        self._plan_with(arguments)
+        self._set_options(self._planned)
+        self._attributes_planned = self._attributes_given
+        return arguments
+
     def _plan_values(self, values: list, memory: Plan) -> None:
-        space = self._workspace
+        space, stream = self._workspace, self._workspace.stream
         self._slots.wait()
         try:
-            self._operators.plan(*values, space.address, memory.address, space.stream)
+            self._operators.plan(*values, space.address, memory.address, stream)
         except BusyError:
             torch.cuda.current_stream(self.device).synchronize()
-            self._operators.plan(*values, space.address, memory.address, space.stream)
-        self._slots.mark()
+            self._operators.plan(*values, space.address, memory.address, stream)
+        self._slots.mark(stream)
 
     def _make_first_plan(self, arguments: dict[str, Any], options: Options) -> None:
         """The plan of what plan() was given, or of what forward asked for last."""

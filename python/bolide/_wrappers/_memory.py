@@ -125,6 +125,8 @@ class Slots:
     def __init__(self, device: Any):
         self._device = device
         self._events: list | None = None
+        self._raw: int | None = None
+        self._stream: Any = None
 
     def wait(self) -> None:
         """Before a plan."""
@@ -133,11 +135,14 @@ class Slots:
         elif getattr(self._device, "type", "cpu") == "cuda":
             self._events = [torch.cuda.Event(), torch.cuda.Event()]
 
-    def mark(self) -> None:
-        """Behind a plan."""
-        if self._events is not None:
-            self._events[0].record(torch.cuda.current_stream(self._device))
-            self._events.reverse()
+    def mark(self, stream: int | None) -> None:
+        """Behind a plan on the device's current stream, whose address is given."""
+        if self._events is None:
+            return
+        if stream != self._raw:
+            self._raw, self._stream = stream, torch.cuda.current_stream(self._device)
+        self._events[0].record(self._stream)
+        self._events.reverse()
 
 
 def pinned(size: int) -> Any:

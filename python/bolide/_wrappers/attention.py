@@ -71,14 +71,14 @@ class BatchAttention:
         }
         values = [arguments[name] for name in _OPERATORS.names]
         self._reserve(kv_indices, values)
-        space, memory = self._workspace, self._plan_memory
+        space, memory, stream = self._workspace, self._plan_memory, self._workspace.stream
         self._slots.wait()
         try:
-            _OPERATORS.plan(*values, space.address, memory.address, space.stream)
+            _OPERATORS.plan(*values, space.address, memory.address, stream)
         except BusyError:
             torch.cuda.current_stream(self.device).synchronize()
-            _OPERATORS.plan(*values, space.address, memory.address, space.stream)
-        self._slots.mark()
+            _OPERATORS.plan(*values, space.address, memory.address, stream)
+        self._slots.mark(stream)
         self._plan_info = memory
         self._kv_indices = _memory.to_device(kv_indices, self.device)
         self._sm_scale = 1 / math.sqrt(head_dim_qk) if sm_scale is None else sm_scale
