@@ -109,6 +109,7 @@ def operator(name: str, names: str, phase: str = "run") -> Callable:
         return _trace(op, values) if compiling() else _indirect(op, values)
 
     call.__name__ = call.__qualname__ = call.name = name
+    call.raw = raw
     return call
 
 

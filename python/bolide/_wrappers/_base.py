@@ -18,7 +18,6 @@ from typing import Any, Callable, NamedTuple, Optional
 from .. import _dtypes, _frameworks
 from .._arguments import check_backend, split_paged
 from .._binding import Plan, Workspace, _direct, operator, tracing
-from .._library import BusyError, torch
 from . import _memory, variant
 
 Tensor = Any
@@ -89,6 +88,7 @@ class Planned:
 
     _operators: Operators
     _backends: tuple[str, ...] = ("auto",)
+    _owns_float = False  # whether the float workspace is the wrapper's own, and may grow
 
     def __init__(self, float_workspace_buffer: Tensor, kv_layout: str, use_cuda_graph: bool,
                  backend: str, jit_args: Any = None):
@@ -122,7 +122,6 @@ class Planned:
         self._d_vo = 0
         self._o_bit = 0
         self.device = _memory.device_of(float_workspace_buffer)
-        self._slots = _memory.Slots(self.device)
         self.reset_workspace_buffer(
             float_workspace_buffer,
             _frameworks.empty(float_workspace_buffer, (INT_WORKSPACE_BYTES,), "uint8"))
@@ -164,6 +163,11 @@ class Planned:
         if host is not None and sizes.pinned > host.shape[0]:
             self._outgrown.append(host)
             self._pin_memory_int_workspace_buffer = _memory.pinned(sizes.pinned)
+            grown = True
+        if self._owns_float and sizes.device > self._float_workspace_buffer.shape[0]:
+            self._outgrown.append(self._float_workspace_buffer)
+            self._float_workspace_buffer = _frameworks.empty(
+                self._float_workspace_buffer, (sizes.device,), "uint8")
             grown = True
         if grown:
             self._set_workspace()
@@ -224,11 +228,11 @@ class Planned:
             self._plan_memory = Plan(self._reserve(values)[0])
         memory = self._plan_memory
         try:
-            self._plan_values(values, memory)
+            _memory.planned(self._operators.plan, values, self._workspace, memory)
         except ValueError:
             if not self._reserve(values)[1]:
                 raise
-            self._plan_values(values, memory)
+            _memory.planned(self._operators.plan, values, self._workspace, memory)
         self._arguments, self._plan_info = arguments, memory
         self._lent = {}
         return memory
@@ -249,16 +253,6 @@ class Planned:
         self._set_options(self._planned)
         self._attributes_planned = self._attributes_given
         return arguments
-
-    def _plan_values(self, values: list, memory: Plan) -> None:
-        space, stream = self._workspace, self._workspace.stream
-        self._slots.wait()
-        try:
-            self._operators.plan(*values, space.address, memory.address, stream)
-        except BusyError:
-            torch.cuda.current_stream(self.device).synchronize()
-            self._operators.plan(*values, space.address, memory.address, stream)
-        self._slots.mark(stream)
 
     def _make_first_plan(self, arguments: dict[str, Any], options: Options) -> None:
         """The plan of what plan() was given, or of what forward asked for last."""

@@ -29,12 +29,13 @@ _COMMON = ("num_qo_heads num_kv_heads head_dim_vo kv_layout q_data_type kv_data_
            "causal window_left sm_scale max_sequence_kv plan_on_device ")
 _RUN = "sinks q_scale k_scale v_scale o_scale return_lse_base_on_e out lse"
 _PAGES = "q k_cache v_cache block_tables v_block_tables draft_mask " + _RUN
+_ROWS_PAGES = "q k_cache v_cache paged_kv_indices block_tables v_block_tables draft_mask " + _RUN
 _PACKED = "q k v " + _RUN
 _LATENT = "q_nope q_pe ckv_cache kpe_cache block_tables custom_mask sinks q_scale o_scale out lse"
 _OPTIONS = ("qo_indptr o_indptr seq_lens seq_lens_q max_num_rows max_token_per_sequence "
             "chunked_attention_size logits_soft_cap pos_encoding_mode")
 _LENGTHS = ("qo_indptr", "kv_indptr", "v_indptr", "o_indptr", "seq_lens", "seq_lens_q",
-            "kv_len_arr")
+            "kv_len_arr", "paged_kv_indptr")
 # Bounds change from call to call and sizes hardly depend on them; what is kept may be too small.
 _BOUNDS = ("max_num_rows", "max_token_per_sequence", "max_sequence_kv", "sm_scale")
 # From so many rows on, a plan on the host, with its choice of kernels, wins back its wait.
@@ -63,8 +64,8 @@ def _calls(name: str, plan_names: str, run_names: str) -> _Calls:
 OPERATORS: dict[str, _Calls] = {
     "batch_decode": _calls("batch_decode", _COMMON + "head_dim page_size seq_lens q_len_per_req",
                            _PAGES),
-    "batch_prefill_paged": _calls("batch_prefill_paged", _COMMON + "head_dim_qk page_size " +
-                                  _OPTIONS, _PAGES),
+    "batch_prefill_paged": _calls("batch_prefill_paged", _COMMON + "head_dim_qk page_size "
+                                  "paged_kv_indptr " + _OPTIONS, _ROWS_PAGES),
     "batch_prefill_ragged": _calls("batch_prefill_ragged", _COMMON + "head_dim_qk kv_indptr "
                                    "v_indptr " + _OPTIONS, _PACKED),
     "batch_mla": _calls("batch_mla", "qo_indptr kv_len_arr num_heads head_dim_ckv head_dim_kpe "
@@ -92,22 +93,25 @@ class _Ring:
     """Staging of one GPU: an entry is used again when the copy out of it has ended."""
 
     entries: dict[int, list] = {}
+    lock = threading.Lock()
     LENGTH = 32
 
     @classmethod
     def take(cls, index: int, pinned: int) -> _Staging:
-        entries = cls.entries.setdefault(index, [])
-        for i, entry in enumerate(entries):
-            if entry.copied.query() and entry.buffer.shape[0] >= pinned:
-                return entries.pop(i)
-        if len(entries) >= cls.LENGTH:
-            entries.pop(0).copied.synchronize()
+        with cls.lock:
+            entries = cls.entries.setdefault(index, [])
+            for i, entry in enumerate(entries):
+                if entry.copied.query() and entry.buffer.shape[0] >= pinned:
+                    return entries.pop(i)
+            oldest = entries.pop(0) if len(entries) >= cls.LENGTH else None
+        if oldest is not None:
+            oldest.copied.synchronize()
         return _Staging(_memory.pinned(max(pinned, 1 << 16)), torch.cuda.Event())
 
     @classmethod
-    def give(cls, device: Any, entry: _Staging) -> None:
-        entry.copied.record(torch.cuda.current_stream(device))
-        cls.entries[device.index].append(entry)
+    def give(cls, index: int, entry: _Staging) -> None:
+        entry.copied.record(torch.cuda.current_stream(index))
+        cls.entries[index].append(entry)
 
 
 _SPACE = struct.Struct("=QqQqQqii")  # bolide_workspace
@@ -134,14 +138,42 @@ class _Place:
                          *((1, 0) if gpu < 0 else (2, gpu)))
 
 
+class _Call(NamedTuple):
+    """A call as the library takes it: the workspace, the GPU or -1, where to allocate one, and the
+    values of plan and run."""
+
+    name: str
+    bound: Operators
+    at: int
+    size: int
+    gpu: int
+    own: Any
+    plan: list
+    run: list
+
+
+class Record(NamedTuple):
+    """A call that was made, for who makes it again (:mod:`bolide._wrappers.remembered`)."""
+
+    call: _Call
+    place: _Place
+    workspace: Any
+    out: Any
+    lse: Any
+    rows: Any
+
+
 class _Kept(threading.local):
-    """The places of this thread, by kind of call."""
+    """What a thread keeps: places by kind of call, recipes, and the calls made while one is
+    made."""
 
     def __init__(self) -> None:
         self.places: dict[tuple, _Place] = {}
+        self.recipes: dict[tuple, Any] = {}
+        self.records: list | None = None
 
 
-_kept = _Kept()
+kept = _Kept()
 _MOST_KINDS = 512
 
 
@@ -202,10 +234,11 @@ def _eager(name: str, op: str, workspace_buffer: Any, plan: dict[str, Any], run:
                  list(map(run.get, calls.run_names)))
     key = (op, gpu, calls.static(values),
            *[None if values[i] is None else values[i].shape for i in calls.lengths])
-    place = _kept.places.get(key)
+    place = kept.places.get(key)
     try:
         if place is None or not _made(call, place, True):
-            _made(call, _asked(call, key), False)
+            place = _asked(call, key)
+            _made(call, place, False)
     except BusyError:
         raise
     except (ValueError, NotImplementedError, RuntimeError) as error:
@@ -213,20 +246,9 @@ def _eager(name: str, op: str, workspace_buffer: Any, plan: dict[str, Any], run:
         if renamed is error:
             raise
         raise renamed from None
-
-
-class _Call(NamedTuple):
-    """A call as the library takes it: the workspace, the GPU or -1, where to allocate one, and the
-    values of plan and run."""
-
-    name: str
-    bound: Operators
-    at: int
-    size: int
-    gpu: int
-    own: Any
-    plan: list
-    run: list
+    if kept.records is not None:
+        kept.records.append(Record(call, place, workspace_buffer, run.get("out"), run.get("lse"),
+                                   plan.get("max_num_rows")))
 
 
 def _asked(call: _Call, key: tuple) -> _Place:
@@ -234,10 +256,19 @@ def _asked(call: _Call, key: tuple) -> _Place:
     place = _Place(Sizes(0, 0, 0, 8))
     place.put(0, 0, 0, None, call.gpu)
     sizes = call.bound.sizes(*call.plan, place.address)
-    if len(_kept.places) >= _MOST_KINDS:
-        _kept.places.clear()
-    _kept.places[key] = place = _Place(sizes)
+    if len(kept.places) >= _MOST_KINDS:
+        kept.places.clear()
+    kept.places[key] = place = _Place(sizes)
     return place
+
+
+def workspace_bytes(op: str, plan: dict[str, Any], gpu: int) -> int:
+    """What a call needs for a plan of its arguments, on a GPU or, with -1, on the CPU."""
+    bound = OPERATORS[op].bound
+    plan = {**plan, "plan_on_device": gpu >= 0}
+    place = _Place(Sizes(0, 0, 0, 8))
+    place.put(0, 0, 0, None, gpu)
+    return _Place(bound.sizes(*map(plan.get, bound.names), place.address)).need
 
 
 def _made(call: _Call, place: _Place, again: bool) -> bool:
@@ -256,6 +287,7 @@ def _made(call: _Call, place: _Place, again: bool) -> bool:
         stream = _frameworks.current_stream(call.gpu)
         if place.sizes.pinned:
             staging = _Ring.take(call.gpu, place.sizes.pinned)
+            place.plan = Plan(place.sizes.plan)  # a plan of before would look into its own staging
     place.put(at, size, place.lists, staging and staging.buffer, call.gpu)
     try:
         bound.plan(*call.plan, place.address, place.plan.address, stream)
