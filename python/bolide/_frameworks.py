@@ -114,6 +114,16 @@ def widened(tensor: Any):
     return tensor.astype("float32") if half else tensor
 
 
+def number(value: Any):
+    """A number of each row in float32, as the library takes it; any other number as it is."""
+    if is_torch(value):
+        return value if value.dtype == torch.float32 or not value.is_floating_point() else (
+            value.float())
+    if is_numpy(value) and value.dtype.kind in "fV":
+        return value.astype("float32")
+    return value
+
+
 def narrowed(tensor: Any):
     """int64 in int32; any other tensor as it is."""
     if _dtypes.name_of(tensor.dtype) != "int64":

@@ -78,6 +78,9 @@ class PlanModule:
     def __init__(self, wrapper: Any):
         self._wrapper = weakref.ref(wrapper)
 
+    def __reduce__(self):
+        return PlanModule, (self._wrapper(),)
+
     def plan(self, *args: Any) -> Plan:
         """Plans from host lengths, in the order of FlashInfer's internal call."""
         return self._wrapper()._plan_internal(*args)
@@ -136,6 +139,11 @@ class Planned:
         :param float_workspace_buffer: uint8, at least the first size of ``workspace_size``.
         :param int_workspace_buffer: uint8, at least its second size.
         """
+        for name, buffer in (("float_workspace_buffer", float_workspace_buffer),
+                             ("int_workspace_buffer", int_workspace_buffer)):
+            if _memory.address_of(buffer) % 16:
+                raise ValueError(f"{type(self).__name__}: {name}: alignment: expected 16 bytes; got "
+                                 f"{_memory.address_of(buffer) % 16} bytes beyond")
         self._float_workspace_buffer = float_workspace_buffer
         self._int_workspace_buffer = int_workspace_buffer
         self._pin_memory_int_workspace_buffer = None

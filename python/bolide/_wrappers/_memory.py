@@ -49,6 +49,15 @@ def to_device(tensor: Any, device: Any) -> Any:
     return tensor.to(device, non_blocking=True)
 
 
+def _followed(tensor: Any) -> Any:
+    """The tensor, or a copy of it if torch does not count what is written to it: one that was made
+    in its inference mode."""
+    if not _frameworks.is_torch(tensor) or not tensor.is_inference():
+        return tensor
+    with torch.inference_mode(False):
+        return tensor.clone()
+
+
 class OnDevice:
     """An attribute for an index array that no run reads: a copy on the wrapper's device is made
     when somebody looks at it. He may write to it: see :meth:`Planned._follow_buffers`."""
@@ -59,13 +68,20 @@ class OnDevice:
     def __get__(self, wrapper: Any, owner: Any = None) -> Any:
         if wrapper is None:
             return self
-        wrapper.__dict__[self._name] = found = to_device(wrapper.__dict__.get(self._name),
-                                                         wrapper.device)
+        found = _followed(to_device(wrapper.__dict__.get(self._name), wrapper.device))
+        wrapper.__dict__[self._name] = found
         wrapper._lend(self._public, found)
         return found
 
     def __set__(self, wrapper: Any, value: Any) -> None:
         wrapper.__dict__[self._name] = value
+
+
+def address_of(tensor: Any) -> int:
+    """Where a tensor begins."""
+    if _frameworks.is_torch(tensor):
+        return tensor.data_ptr()
+    return tensor.__array_interface__["data"][0]
 
 
 def same_place(a: Any, b: Any) -> bool:
