@@ -118,7 +118,8 @@ def batch_decode_with_paged_kv_cache(
     """:func:`prims_ts_batch_decode_with_kv_cache` in memory of its own.
 
     :param paged_kv_cache: the cache. :param paged_kv_last_page_len: ``[b]`` int32, tokens in the
-        last page of each request. :param seq_len_q: rows of each, in the place of qo_indptr.
+        last page of each request. :param seq_len_q: rows of each, in the place of qo_indptr;
+        max_seq_len_q bounds them.
     """
     name = "batch_decode_with_paged_kv_cache"
     ts.hnd(name, kv_layout)
@@ -150,7 +151,7 @@ class BatchDecodePagedTSWrapper:
 
         :param paged_kv_last_page_len: ``[b]`` int32, tokens in the last page of each request.
         :param num_kv_heads: divides num_qo_heads. :param head_dim: a multiple of 8.
-        :param seq_len_q: rows of each request, in the place of qo_indptr.
+        :param seq_len_q: rows of each request, in the place of qo_indptr; max_seq_len_q bounds them.
         :param q_data_type: of queries; kv_data_type and o_data_type are like it by default.
         :param max_kv_len: a bound of the keys of a request.
 
