@@ -106,4 +106,6 @@ def test_most_functions_are_remembered(request):
     """Behind all the others: those whose calls are plain were made by recipes."""
     if request.config.getoption("--part") != "0/1" or request.config.getoption("keyword"):
         pytest.skip("only some of the calls were made")
+    if not _made:
+        pytest.skip("there is no torch, whose calls are remembered")
     assert not set(PLAIN) - _made
