@@ -32,7 +32,8 @@ enum {
     VARIANT = 256,
     V_PAGES = 512,
     CHUNKED = 1024,
-    SCALED = 2048
+    SCALED = 2048,
+    PLACED = 4096
 };
 
 /* ---- shared memory, the arithmetic of the kernels' structs ------------------------------------
@@ -61,7 +62,8 @@ static int64_t stage_bytes(const frozen_part *f, int64_t rows, int64_t keys) {
 }
 
 static int64_t shared_bytes(const frozen_part *f, int64_t rows, int64_t keys, int64_t stages) {
-    const int64_t places = stages * (keys * 16 + 4) + stages * 4;
+    const int64_t columns = f->flags & BOLIDE__ATTN_PLACED ? stages * keys * 4 : 0;
+    const int64_t places = stages * (keys * 16 + 4) + stages * 4 + columns;
     const int64_t works = WINDOW * (int64_t)sizeof(bolide__attention_work);
     const int64_t sums = warps_of(rows, keys) * 16 * 8 + rows * 16 + 16;
     return rows * row_bytes(padded(f->d_qk) * 2) + stages * stage_bytes(f, rows, keys) + places +
@@ -238,7 +240,7 @@ static int64_t flags_of(const bolide__attention_params *p, int64_t q_len) {
     return (p->indices ? PAGED : 0) | (causal || window || chunk ? MASKED : 0) |
            (chunk ? CHUNKED : 0) | (p->v_indices ? V_PAGES : 0) | (p->soft_cap > 0 ? CAPPED : 0) |
            (p->flags & BOLIDE__ATTN_ALIBI ? ALIBI : 0) | (p->flags & special ? SPECIAL : 0) |
-           (p->rule.tiles ? RULED : 0);
+           (p->rule.tiles ? RULED : 0) | (p->flags & BOLIDE__ATTN_PLACED ? PLACED : 0);
 }
 
 static void add_types(bolide__spec *s, const bolide__attention_params *p) {
@@ -267,7 +269,7 @@ static bolide_status run_float(const bolide__call *call, const frozen_part *f,
 static bool is_crowded(const frozen_part *f, const bolide__attention_params *p, int64_t flags) {
     return f->tile_rows == 128 && f->keys == 64 &&
            ((p->d_qk != 128 && p->d_qk != 64) || (p->d_vo != 128 && p->d_vo != 64) ||
-            (flags & PAGED && !(flags & MASKED)) || flags & (CAPPED | ALIBI | SPECIAL | RULED) ||
+            (flags & PAGED && !(flags & MASKED)) || flags & (CAPPED | ALIBI | SPECIAL | RULED | PLACED) ||
             !(flags & WIDE));
 }
 

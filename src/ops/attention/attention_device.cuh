@@ -13,6 +13,8 @@
 using params = bolide__attention_params;
 using work = bolide__attention_work;
 static_assert(sizeof(work) == 80, "five pieces of 16 bytes");
+/* Positions are places in a matrix, see fold_q. */
+constexpr bool PLACED = FLAGS & 4096;
 
 /* ---- items ------------------------------------------------------------------------------------
  */
@@ -123,6 +125,17 @@ float logit_scale(const params &p, int32_t head) {
     return logit_scale(p, head, scale_of(p.k_scale, blockIdx.y));
 }
 
+/* Where a token stands among the keys. */
+int32_t position_of(const params &p, const work &w, int32_t token) {
+    return token + (PLACED ? (int32_t)(w.q_start % p.fold_q + p.fold_kv - p.fold_q)
+                           : w.kv_len - w.q_len);
+}
+
+/* Where a key of a page stands, with PLACED. */
+int32_t column_of_matrix(const params &p, int32_t key, int32_t page) {
+    return (int32_t)((page * p.page_size + key % p.page_size) % p.fold_kv);
+}
+
 float alibi_slope(int64_t head, int64_t heads) {
     int64_t n = 1;
     while (2 * n <= heads)
@@ -132,7 +145,16 @@ float alibi_slope(int64_t head, int64_t heads) {
     return exp2f(-steps) * LOG2E;
 }
 
-/* Keys [low, high) that a token sees by length, causal order, window and chunk. */
+/* Of a packed row. In a matrix that lies in several parts, the heads of all of them count one after
+ * the other. */
+float slope_of(const params &p, const work &w, int32_t row) {
+    const int64_t part = PLACED ? w.q_start / p.fold_q : 0;
+    const int64_t parts = PLACED ? p.q_rows / p.fold_q : 1;
+    return alibi_slope(part * p.h_q + query_head(p, w, row), parts * p.h_q);
+}
+
+/* Keys [low, high) that a token sees by length, causal order, window and chunk; with PLACED by
+ * their columns, the length apart. */
 struct sight {
     int32_t low, high;
 };
@@ -143,9 +165,9 @@ int32_t chunk_start(const params &p, int32_t position) {
 }
 
 sight sight_of(const params &p, const work &w, int32_t token) {
-    sight s = {0, w.kv_end};
+    sight s = {0, PLACED && MASKED ? 0x7fffffff : w.kv_end};
     if constexpr (MASKED) {
-        const int32_t position = w.kv_len - w.q_len + token;
+        const int32_t position = position_of(p, w, token);
         if (p.flags & BOLIDE__ATTN_CAUSAL)
             s.high = smaller(s.high, position + 1);
         if (p.window_left >= 0)
@@ -154,6 +176,12 @@ sight sight_of(const params &p, const work &w, int32_t token) {
             s.low = larger(s.low, chunk_start(p, position));
     }
     return s;
+}
+
+/* Whether a token that sees so much sees a key, which stands in a column. */
+bool in_sight(const work &w, const sight &seen, int32_t key, int32_t column) {
+    const int32_t at = PLACED && MASKED ? column : key;
+    return at >= seen.low && at < seen.high && (!PLACED || key < w.kv_end);
 }
 
 /* Whether a token's bits over the query tokens of its request show a key. */
@@ -189,7 +217,7 @@ bool in_mask(const params &p, const work &w, int32_t token, int32_t key) {
 /* Whether every row sees every key of [first, first + KEYS). */
 bool open_tile(const params &p, const work &w, int32_t first, int32_t rows) {
     const int32_t shift = w.kv_len - w.q_len;
-    bool open = first + KEYS <= w.kv_end;
+    bool open = first + KEYS <= w.kv_end && !(PLACED && MASKED);
     if constexpr (SPECIAL) {
         constexpr int64_t OTHERS =
             BOLIDE__ATTN_MASK_BYTES | BOLIDE__ATTN_MASK_BITS | BOLIDE__ATTN_ITEMS;
@@ -230,15 +258,17 @@ uint32_t entry_of(const params &p, int32_t key) {
                              : (uint32_t)key / (uint32_t)p.page_size;
 }
 
+/* Where the list of pages has a key. */
+const int32_t *page_entry(const params &p, const work &w, int32_t key) {
+    const int64_t list = p.table_row ? w.request * p.table_row : (int64_t)w.kv_start;
+    return p.indices + list + entry_of(p, key);
+}
+
 /* Page of a key; 0 without pages, −1 for a key behind the item's. */
 int32_t look_up(const params &p, const work &w, int32_t key) {
     if (key >= w.kv_end)
         return -1;
-    if constexpr (PAGED) {
-        const int64_t list = p.table_row ? w.request * p.table_row : (int64_t)w.kv_start;
-        return p.indices[list + entry_of(p, key)];
-    }
-    return 0;
+    return PAGED ? *page_entry(p, w, key) : 0;
 }
 
 struct location {
@@ -445,9 +475,9 @@ int32_t count_in(int32_t *arrived) {
     return before;
 }
 
-/* Counts this block in for a tile of several pieces; the last one merges. Called by all threads
- * once their parts of the slot are written. */
-void arrive(const params &p, const work &w, int32_t rows, int32_t &is_last) {
+/* Counts this block in for a tile of several pieces; whether it is the last one, which merges.
+ * Called by all threads once their parts of the slot are written. */
+bool arrives_last(const params &p, const work &w, int32_t &is_last) {
     __syncthreads();
     if (threadIdx.x == 0) {
         int32_t *arrived = p.arrivals + w.merge * p.h_kv + blockIdx.y;
@@ -456,7 +486,11 @@ void arrive(const params &p, const work &w, int32_t rows, int32_t &is_last) {
             *arrived = 0; /* for the next run */
     }
     __syncthreads();
-    if (is_last)
+    return is_last;
+}
+
+void arrive(const params &p, const work &w, int32_t rows, int32_t &is_last) {
+    if (arrives_last(p, w, is_last))
         merge_tile(p, w, rows);
 }
 

@@ -44,7 +44,7 @@ enum {
     BOLIDE__ATTN_VARIANT = 1024,
     BOLIDE__ATTN_LATENT = 2048, /* values are the first d_vo columns of the keys, of one head */
     BOLIDE__ATTN_DRAFT = 4096,  /* bits over a request's query tokens say which are seen */
-    BOLIDE__ATTN_PLACED = 8192  /* CPU: positions are places in a matrix, see fold_q */
+    BOLIDE__ATTN_PLACED = 8192  /* positions are places in a matrix, see fold_q */
 };
 
 /* What the texts of a custom variant see of the element at hand, by these names. */
@@ -128,7 +128,7 @@ typedef struct bolide__attention_planner {
     bolide__attention_cut *cuts;   /* [workers + 1] */
     int64_t batch, group, tile_rows, workers, h_kv, max_tiles, max_merges;
     int64_t q_len_per_req, max_kv_len;
-    int64_t causal, window_left, tile_cost, min_chunk, granule;
+    int64_t causal, window_left, tile_cost, min_chunk, granule, least_busy;
 } bolide__attention_planner;
 
 /* A number, or a device array of one value or one a head. */

@@ -43,8 +43,12 @@ void write_own_rows(const params &p, const work &w, int32_t rows, const rows_sta
 
 using handover = float[WARPS][16][HAND + 4];
 
-/* The warp's sums of the rows that are there, for HAND columns from `first` on. */
-void hand_over(const rows_state &r, int32_t rows, int first, handover &h) {
+/* Where columns and rows are few enough, the other half of the columns lies in the rows that are not
+ * there, and one round is enough. */
+constexpr bool FOLDS = SHARED_ROWS && HAND < DV && 2 * HAND >= DV;
+
+/* The warp's sums of the rows that are there, for HAND columns from `first` on; folded, for all. */
+void hand_over(const rows_state &r, int32_t rows, int first, bool folded, handover &h) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
 #pragma unroll
     for (int i = 0; i < 2; i++) {
@@ -53,10 +57,11 @@ void hand_over(const rows_state &r, int32_t rows, int first, handover &h) {
 #pragma unroll
         for (int j = 0; j < DV / 8; j++) {
             const int column = column_of(j) - first;
-            if (column >= 0 && column < HAND) {
-                const float2_t x = pair_of(r, 0, i, j);
+            const float2_t x = pair_of(r, 0, i, j);
+            if (column >= 0 && column < HAND)
                 *reinterpret_cast<float2 *>(&h[warp][lane / 4 + 8 * i][column]) = {x.x, x.y};
-            }
+            else if (FOLDS && folded && i == 0)
+                *reinterpret_cast<float2 *>(&h[warp][lane / 4 + 8][column - HAND]) = {x.x, x.y};
         }
     }
 }
@@ -75,16 +80,20 @@ void write_shared_rows(const params &p, const work &w, int32_t rows, const rows_
             s.warp_ml[warp][lane / 4 + 8 * i][1] = l;
         }
     }
+    const bool folded = FOLDS && rows <= 8;
+    const int32_t parts = (folded ? DV : HAND) / 4;
 #pragma unroll
     for (int first = 0; first < DV; first += HAND) {
+        if (first > 0 && folded)
+            break;
         __syncthreads(); /* all are done with the stage */
-        hand_over(r, rows, first, h);
+        hand_over(r, rows, first, folded, h);
         __syncthreads();
-        constexpr int PARTS = HAND / 4;
 #pragma unroll 1
-        for (int32_t at = threadIdx.x; at < rows * PARTS; at += THREADS) {
-            const int32_t row = at / PARTS;
-            const int c = at % PARTS * 4;
+        for (int32_t at = threadIdx.x; at < rows * parts; at += THREADS) {
+            const int32_t row = at / parts;
+            const int c = at % parts * 4;
+            const int32_t from = c < HAND ? row : row + 8; /* of the handover */
             if (first + c >= D_VO)
                 continue;
             float m = -INFINITE, l = 0, x[4] = {};
@@ -95,7 +104,8 @@ void write_shared_rows(const params &p, const work &w, int32_t rows, const rows_
             for (int i = 0; i < WARPS; i++) {
                 const float own = s.warp_ml[i][row][0];
                 const float weight = own == -INFINITE ? 0.0f : exp2_fast(own - m);
-                const float4 part = *reinterpret_cast<const float4 *>(&h[i][row][c]);
+                const float4 part =
+                    *reinterpret_cast<const float4 *>(&h[i][from][c < HAND ? c : c - HAND]);
                 l += s.warp_ml[i][row][1] * weight;
                 x[0] = fmaf(part.x, weight, x[0]);
                 x[1] = fmaf(part.y, weight, x[1]);
@@ -119,14 +129,77 @@ void write_shared_rows(const params &p, const work &w, int32_t rows, const rows_
     }
 }
 
+/* Whether few rows are merged as below: a warp's columns are of one row, and nothing in a stage is
+ * kept from tile to tile. */
+constexpr bool MERGE_SHARED =
+    SHARED_ROWS && ARCH >= 80 && D_VO % 128 == 0 && DQ == D_QK && STAGE >= 16 * 16 * THREADS;
+
+void add_slot(merged &x, float weight, const float4 &part) {
+    if (weight == 0)
+        return;
+    x.sum[0] = fmaf(part.x, weight, x.sum[0]);
+    x.sum[1] = fmaf(part.y, weight, x.sum[1]);
+    x.sum[2] = fmaf(part.z, weight, x.sum[2]);
+    x.sum[3] = fmaf(part.w, weight, x.sum[3]);
+}
+
+/* Joins the slots of a tile: a lane has the weight of one, and the sums of 16, or behind the last
+ * item of 32, are on their way at once, to memory of the ring that is free. */
+void merge_shared(const params &p, const work &w, int32_t rows, unsigned char *space,
+                  int32_t most) {
+    constexpr int PARTS = D_VO / 4;
+    const int64_t step = p.h_kv * p.tile_rows; /* rows from slot to slot */
+    const int lane = threadIdx.x % 32;
+    float4 *own = reinterpret_cast<float4 *>(space) + threadIdx.x;
+#pragma unroll 1
+    for (int32_t i = threadIdx.x; i < rows * PARTS; i += THREADS) {
+        const int64_t first = slot_row_of(p, w.merge_slot, i / PARTS);
+        const int column = i % PARTS * 4;
+        merged x = {-INFINITE, 0, {}};
+#pragma unroll 1
+        for (int32_t j = 0; j < w.merge_count; j += most) {
+            const int32_t count = smaller(w.merge_count - j, most);
+            pack<float, 2> ml = {-INFINITE, 0};
+            if (lane < count)
+                ml = load_written<pack<float, 2>>(p.partial_ml + 2 * (first + (j + lane) * step));
+            const float *sums = p.partial_o + (first + j * step) * D_VO + column;
+#pragma unroll 4
+            for (int k = 0; k < count; k++)
+                copy_16(own + k * THREADS, sums + k * (step * D_VO), 16);
+            commit_copies();
+            const float top = fmaxf(x.m, lanes_max<32>(ml.at[0]));
+            const float base = top == -INFINITE ? 0.0f : top, old = exp2_fast(x.m - base);
+            const float weight = ml.at[0] == -INFINITE ? 0.0f : exp2_fast(ml.at[0] - base);
+            x.m = top;
+            x.l = fmaf(x.l, old, lanes_sum<32>(ml.at[1] * weight));
+#pragma unroll
+            for (int c = 0; c < 4; c++)
+                x.sum[c] *= old;
+            wait_copies<0>(); /* a thread reads what it has copied itself */
+#pragma unroll 4
+            for (int k = 0; k < count; k++)
+                add_slot(x, __shfl_sync(0xffffffffu, weight, k), own[k * THREADS]);
+        }
+        put_out(finish(p, w, i / PARTS, x.m, x.l, column == 0), column, x.sum);
+    }
+}
+
 void write_item(const params &p, const work &w, int32_t rows, const rows_state &r,
-                unsigned char *stage, shared_memory &s) {
+                unsigned char *stage, bool last, shared_memory &s) {
     if constexpr (SHARED_ROWS)
         write_shared_rows(p, w, rows, r, stage, s);
     else
         write_own_rows(p, w, rows, r);
-    if (w.slot >= 0)
+    if (w.slot < 0)
+        return;
+    if constexpr (MERGE_SHARED) {
+        if (last)
+            wait_copies<0>(); /* of tiles without keys */
+        if (arrives_last(p, w, s.is_last))
+            merge_shared(p, w, rows, last ? s.stage[0] : stage, last ? 32 : 16);
+    } else {
         arrive(p, w, rows, s.is_last);
+    }
 }
 
 #endif

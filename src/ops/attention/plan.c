@@ -223,6 +223,12 @@ static void choose_cpu(const bolide__call *call, const bolide__attention_problem
     f->lane_bytes = bolide__attention_lane_bytes(f);
 }
 
+/* Stretches with which a few requests of few rows keep every multiprocessor busy; up to three blocks
+ * share one. */
+static int32_t least_busy(const frozen_part *f) {
+    return f->device_type == BOLIDE_CUDA && f->tile_rows <= 16 ? (int32_t)(f->workers / 3) : 0;
+}
+
 static bolide__schedule_rules rules_of(const bolide__call *call,
                                        const bolide__attention_problem *pr, const frozen_part *f) {
     const int64_t pages = given(pr->fixed_split_size) ? pr->fixed_split_size : 0;
@@ -236,6 +242,7 @@ static bolide__schedule_rules rules_of(const bolide__call *call,
         .workers = (int32_t)f->workers,
         .min_chunk = MIN_CHUNK,
         .granule = GRANULE,
+        .least_busy = least_busy(f),
         .tile_cost = f->device_type == BOLIDE_CUDA && f->tile_rows > 16 ? TILE_COST : 0,
         .chunk = (int32_t)chunk,
         .own_pieces = OWN_PIECES,
@@ -348,7 +355,7 @@ static void choose_cuda(const bolide__call *call, const bolide__attention_proble
     const bolide__split split = split_of(call, pr);
     const int64_t rows = usual_rows(pr, m);
     bolide__attention_cuda_choose(call, f, rows);
-    if (!f->on_device && !pr->chunk &&
+    if (!f->on_device && !pr->chunk && !pr->placed &&
         (split == BOLIDE__SPLIT_BALANCED || split == BOLIDE__SPLIT_NONE))
         bolide__attention_sm90_choose(call, f, rows, m->rows * (pr->h_q / pr->h_kv));
 }
