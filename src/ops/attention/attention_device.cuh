@@ -475,9 +475,9 @@ int32_t count_in(int32_t *arrived) {
     return before;
 }
 
-/* Counts this block in for a tile of several pieces; whether it is the last one, which merges.
- * Called by all threads once their parts of the slot are written. */
-bool arrives_last(const params &p, const work &w, int32_t &is_last) {
+/* Counts this block in for a tile of several pieces; the last one merges. Called by all threads
+ * once their parts of the slot are written. */
+void arrive(const params &p, const work &w, int32_t rows, int32_t &is_last) {
     __syncthreads();
     if (threadIdx.x == 0) {
         int32_t *arrived = p.arrivals + w.merge * p.h_kv + blockIdx.y;
@@ -486,11 +486,7 @@ bool arrives_last(const params &p, const work &w, int32_t &is_last) {
             *arrived = 0; /* for the next run */
     }
     __syncthreads();
-    return is_last;
-}
-
-void arrive(const params &p, const work &w, int32_t rows, int32_t &is_last) {
-    if (arrives_last(p, w, is_last))
+    if (is_last)
         merge_tile(p, w, rows);
 }
 

@@ -44,6 +44,7 @@ enum {
     BOLIDE__ATTN_VARIANT = 1024,
     BOLIDE__ATTN_LATENT = 2048, /* values are the first d_vo columns of the keys, of one head */
     BOLIDE__ATTN_DRAFT = 4096,  /* bits over a request's query tokens say which are seen */
+    BOLIDE__ATTN_APART = 16384, /* CUDA: attention_merge.cu joins the pieces */
     BOLIDE__ATTN_PLACED = 8192  /* positions are places in a matrix, see fold_q */
 };
 
@@ -246,6 +247,7 @@ typedef struct bolide__attention_plan {
         int64_t keys, stages; /* CUDA: of a block's tiles; keys 0: the float32 kernel; stages 0:
                                  that of latents */
         int64_t sm90;         /* CUDA: the list is for attention_sm90.cu */
+        int64_t apart;        /* CUDA: attention_merge.cu behind attention.cu */
         int64_t latent90;     /* CUDA: attention_latent_sm90.cu before attention_latent.cu */
         int64_t ruled, rule_tiles, rule_pieces; /* CUDA: a single request that needs no lists */
         int64_t q_len;                          /* tokens of every request; 0: they differ */

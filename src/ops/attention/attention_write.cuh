@@ -129,77 +129,16 @@ void write_shared_rows(const params &p, const work &w, int32_t rows, const rows_
     }
 }
 
-/* Whether few rows are merged as below: a warp's columns are of one row, and nothing in a stage is
- * kept from tile to tile. */
-constexpr bool MERGE_SHARED =
-    SHARED_ROWS && ARCH >= 80 && D_VO % 128 == 0 && DQ == D_QK && STAGE >= 16 * 16 * THREADS;
-
-void add_slot(merged &x, float weight, const float4 &part) {
-    if (weight == 0)
-        return;
-    x.sum[0] = fmaf(part.x, weight, x.sum[0]);
-    x.sum[1] = fmaf(part.y, weight, x.sum[1]);
-    x.sum[2] = fmaf(part.z, weight, x.sum[2]);
-    x.sum[3] = fmaf(part.w, weight, x.sum[3]);
-}
-
-/* Joins the slots of a tile: a lane has the weight of one, and the sums of 16, or behind the last
- * item of 32, are on their way at once, to memory of the ring that is free. */
-void merge_shared(const params &p, const work &w, int32_t rows, unsigned char *space,
-                  int32_t most) {
-    constexpr int PARTS = D_VO / 4;
-    const int64_t step = p.h_kv * p.tile_rows; /* rows from slot to slot */
-    const int lane = threadIdx.x % 32;
-    float4 *own = reinterpret_cast<float4 *>(space) + threadIdx.x;
-#pragma unroll 1
-    for (int32_t i = threadIdx.x; i < rows * PARTS; i += THREADS) {
-        const int64_t first = slot_row_of(p, w.merge_slot, i / PARTS);
-        const int column = i % PARTS * 4;
-        merged x = {-INFINITE, 0, {}};
-#pragma unroll 1
-        for (int32_t j = 0; j < w.merge_count; j += most) {
-            const int32_t count = smaller(w.merge_count - j, most);
-            pack<float, 2> ml = {-INFINITE, 0};
-            if (lane < count)
-                ml = load_written<pack<float, 2>>(p.partial_ml + 2 * (first + (j + lane) * step));
-            const float *sums = p.partial_o + (first + j * step) * D_VO + column;
-#pragma unroll 4
-            for (int k = 0; k < count; k++)
-                copy_16(own + k * THREADS, sums + k * (step * D_VO), 16);
-            commit_copies();
-            const float top = fmaxf(x.m, lanes_max<32>(ml.at[0]));
-            const float base = top == -INFINITE ? 0.0f : top, old = exp2_fast(x.m - base);
-            const float weight = ml.at[0] == -INFINITE ? 0.0f : exp2_fast(ml.at[0] - base);
-            x.m = top;
-            x.l = fmaf(x.l, old, lanes_sum<32>(ml.at[1] * weight));
-#pragma unroll
-            for (int c = 0; c < 4; c++)
-                x.sum[c] *= old;
-            wait_copies<0>(); /* a thread reads what it has copied itself */
-#pragma unroll 4
-            for (int k = 0; k < count; k++)
-                add_slot(x, __shfl_sync(0xffffffffu, weight, k), own[k * THREADS]);
-        }
-        put_out(finish(p, w, i / PARTS, x.m, x.l, column == 0), column, x.sum);
-    }
-}
-
 void write_item(const params &p, const work &w, int32_t rows, const rows_state &r,
-                unsigned char *stage, bool last, shared_memory &s) {
+                unsigned char *stage, shared_memory &s) {
     if constexpr (SHARED_ROWS)
         write_shared_rows(p, w, rows, r, stage, s);
     else
         write_own_rows(p, w, rows, r);
-    if (w.slot < 0)
-        return;
-    if constexpr (MERGE_SHARED) {
-        if (last)
-            wait_copies<0>(); /* of tiles without keys */
-        if (arrives_last(p, w, s.is_last))
-            merge_shared(p, w, rows, last ? s.stage[0] : stage, last ? 32 : 16);
-    } else {
+    if (w.slot >= 0 && !(p.flags & BOLIDE__ATTN_APART))
         arrive(p, w, rows, s.is_last);
-    }
+    if constexpr (BOXED)
+        fence_async_shared(); /* the copy engine writes to the stage next */
 }
 
 #endif

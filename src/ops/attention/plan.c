@@ -31,6 +31,7 @@ enum {
     GRANULE = 64,    /* keys of a kernel's block */
     TILE_COST =
         160, /* keys that take as long as a tile's queries and output, where it has many rows */
+    FEW_PIECES = 8, /* pieces of a request that one block joins as fast as a second launch */
     OWN_PIECES = 16
 };
 
@@ -410,6 +411,8 @@ static bolide_status lay_out(const bolide__call *call, const bolide__attention_p
     f->max_items = cap.items;
     f->max_merges = cap.merges;
     f->max_slots = cap.slots;
+    f->apart = f->stages && f->tile_rows <= 16 && cap.merges > 0 &&
+               f->max_batch * FEW_PIECES <= f->workers;
     if (cap.items > INT32_MAX || cap.slots > INT32_MAX)
         return BOLIDE_FAIL_ARG(call, pr->name.max_rows, "value", "a plan of at most 2^31 items",
                                "%lld items", (long long)cap.items);
