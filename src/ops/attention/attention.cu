@@ -46,7 +46,7 @@ constexpr bool SPECIAL = FLAGS & 32;  /* custom mask, draft or multi-item scorin
 constexpr bool RULED = FLAGS & 128;   /* the schedule is a rule */
 constexpr bool V_PAGES = FLAGS & 512; /* values lie on pages of their own */
 constexpr bool CHUNKED = FLAGS & 1024;
-constexpr bool BOXED = FLAGS & 8192; /* the copy engine brings rows of pages in boxes */
+constexpr bool BOXED = FLAGS & 8192;    /* the copy engine brings rows of pages in boxes */
 constexpr bool LINEAR = !PAGED && WIDE; /* rows of keys lie one behind the other */
 constexpr bool VARIANT = false;         /* those go to attention_float.cu */
 static_assert(D_QK % 8 == 0 && D_VO % 8 == 0 && D_QK <= 256 && D_VO <= 256, "head sizes");
@@ -119,9 +119,9 @@ struct shared_memory {
     /* Byte of each key's row, in the order of share::entry; 0 behind the last key. */
     alignas(16) int64_t k_at[BOXED ? 1 : STAGES][KEYS];
     int64_t v_at[BOXED ? 1 : STAGES][KEYS];
-    barrier full[BOXED ? STAGES : 1]; /* on which boxes arrive */
+    barrier full[BOXED ? STAGES : 1];                        /* on which boxes arrive */
     int32_t columns[PLACED ? STAGES : 1][PLACED ? KEYS : 1]; /* where keys stand, in their order */
-    int32_t keys[STAGES];        /* of a tile */
+    int32_t keys[STAGES];                                    /* of a tile */
     uint32_t stage_at[STAGES];   /* shared addresses, see copy_16_once */
     float warp_ml[WARPS][16][2]; /* of shared rows */
     row_facts facts[ROWS];
@@ -368,7 +368,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     ask_for_queries(p, s.works[0], q_next);
     if constexpr (!EARLY)
         find_tiles(given, s, ahead, first);
-    uint32_t phases = 0; /* of the stages' barriers, a bit each */
+    uint32_t phases = 0;   /* of the stages' barriers, a bit each */
     int32_t box_page = -1; /* of the tile to ask for */
     if constexpr (BOXED) {
         load_first_boxes(given, s, first, phases);

@@ -10,7 +10,7 @@
 #define BOLIDE_OPS_ATTENTION_BOXES_CUH
 
 constexpr int K_BOXES = K_PIECES / 8, V_BOXES = V_PIECES / 8; /* side by side in a row */
-constexpr int SIDE = BOLIDE__BOX_ROW_BYTES * KEYS;            /* bytes of a tile's boxes, one each */
+constexpr int SIDE = BOLIDE__BOX_ROW_BYTES * KEYS; /* bytes of a tile's boxes, one each */
 
 int box_rows(const params &p) {
     return (int)smaller(p.page_size, (int64_t)BOLIDE__BOX_ROWS);
@@ -42,8 +42,8 @@ int32_t guess_box(const params &p, const shared_memory &s, const cursor &c) {
     return page < 0 || page < p.pages ? larger(page, -1) : 0;
 }
 
-/* Calls f(bytes behind a stage's first box, map, column, row, page) for all boxes of a tile that the
- * warp's lanes have, by lane 0. */
+/* Calls f(bytes behind a stage's first box, map, column, row, page) for all boxes of a tile that
+ * the warp's lanes have, by lane 0. */
 template <class F>
 void each_box(const bolide__attention_boxed &a, const cursor &c, int32_t page, const F &f) {
     constexpr int COLUMNS = BOLIDE__BOX_ROW_BYTES / KV_BYTES;
@@ -80,14 +80,15 @@ void load_boxes(const bolide__attention_boxed &a, shared_memory &s, const cursor
 
 /* To L2. */
 void prefetch_boxes(const bolide__attention_boxed &a, const cursor &c, int32_t page) {
-    each_box(a, c, page,
-             [](int, const bolide__tensor_map &map, int32_t column, int32_t row, int32_t at) {
-                 asm volatile(
-                     "cp.async.bulk.prefetch.tensor.4d.L2.global.tile [%0, {%1, %2, %3, %4}];" ::"l"(
-                         &map),
-                     "r"(column), "r"(row), "r"((int32_t)blockIdx.y), "r"(at)
-                     : "memory");
-             });
+    each_box(
+        a, c, page,
+        [](int, const bolide__tensor_map &map, int32_t column, int32_t row, int32_t at) {
+            asm volatile(
+                "cp.async.bulk.prefetch.tensor.4d.L2.global.tile [%0, {%1, %2, %3, %4}];" ::"l"(
+                    &map),
+                "r"(column), "r"(row), "r"((int32_t)blockIdx.y), "r"(at)
+                : "memory");
+        });
 }
 
 /* Values behind the last key of a tile that is there become 0, ahead of a barrier of the block. The

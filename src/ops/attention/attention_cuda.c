@@ -271,8 +271,8 @@ static bolide_status run_float(const bolide__call *call, const frozen_part *f,
 static bool is_crowded(const frozen_part *f, const bolide__attention_params *p, int64_t flags) {
     return f->tile_rows == 128 && f->keys == 64 &&
            ((p->d_qk != 128 && p->d_qk != 64) || (p->d_vo != 128 && p->d_vo != 64) ||
-            (flags & PAGED && !(flags & MASKED)) || flags & (CAPPED | ALIBI | SPECIAL | RULED | PLACED) ||
-            !(flags & WIDE));
+            (flags & PAGED && !(flags & MASKED)) ||
+            flags & (CAPPED | ALIBI | SPECIAL | RULED | PLACED) || !(flags & WIDE));
 }
 
 /* Whether the copy engine can bring tiles of few rows: boxes of whole pages or parts of them, which

@@ -127,8 +127,8 @@ float logit_scale(const params &p, int32_t head) {
 
 /* Where a token stands among the keys. */
 int32_t position_of(const params &p, const work &w, int32_t token) {
-    return token + (PLACED ? (int32_t)(w.q_start % p.fold_q + p.fold_kv - p.fold_q)
-                           : w.kv_len - w.q_len);
+    return token +
+           (PLACED ? (int32_t)(w.q_start % p.fold_q + p.fold_kv - p.fold_q) : w.kv_len - w.q_len);
 }
 
 /* Where a key of a page stands, with PLACED. */

@@ -63,7 +63,7 @@ walk<PIECES, BOXES> walk_from(const unsigned char *rows, int row, int piece) {
     walk<PIECES, BOXES> w;
 #pragma unroll
     for (int i = 0; i < walk<PIECES>::PLACES; i++) {
-        w.at[i] = shared_address(rows + spot<BOXES ? 8 : PIECES>(row, piece + 2 * i));
+        w.at[i] = shared_address(rows + spot < BOXES ? 8 : PIECES > (row, piece + 2 * i));
         asm volatile("" : "+r"(w.at[i]));
     }
     return w;

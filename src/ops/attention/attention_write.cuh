@@ -43,8 +43,8 @@ void write_own_rows(const params &p, const work &w, int32_t rows, const rows_sta
 
 using handover = float[WARPS][16][HAND + 4];
 
-/* Where columns and rows are few enough, the other half of the columns lies in the rows that are not
- * there, and one round is enough. */
+/* Where columns and rows are few enough, the other half of the columns lies in the rows that are
+ * not there, and one round is enough. */
 constexpr bool FOLDS = SHARED_ROWS && HAND < DV && 2 * HAND >= DV;
 
 /* The warp's sums of the rows that are there, for HAND columns from `first` on; folded, for all. */

@@ -29,9 +29,8 @@ enum {
     MIN_CHUNK = 512,
     MIN_PIECE = 256, /* keys of a single request that are worth a block */
     GRANULE = 64,    /* keys of a kernel's block */
-    TILE_COST =
-        160, /* keys that take as long as a tile's queries and output, where it has many rows */
-    FEW_PIECES = 8, /* pieces of a request that one block joins as fast as a second launch */
+    TILE_COST = 160, /* keys that take as long as a tile's queries and output */
+    FEW_PIECES = 8,  /* of a request, which one block joins as fast as a second launch */
     OWN_PIECES = 16
 };
 
@@ -224,8 +223,7 @@ static void choose_cpu(const bolide__call *call, const bolide__attention_problem
     f->lane_bytes = bolide__attention_lane_bytes(f);
 }
 
-/* Stretches with which a few requests of few rows keep every multiprocessor busy; up to three blocks
- * share one. */
+/* Stretches that keep all multiprocessors busy with few rows; up to three blocks share one. */
 static int32_t least_busy(const frozen_part *f) {
     return f->device_type == BOLIDE_CUDA && f->tile_rows <= 16 ? (int32_t)(f->workers / 3) : 0;
 }
@@ -359,6 +357,8 @@ static void choose_cuda(const bolide__call *call, const bolide__attention_proble
     if (!f->on_device && !pr->chunk && !pr->placed &&
         (split == BOLIDE__SPLIT_BALANCED || split == BOLIDE__SPLIT_NONE))
         bolide__attention_sm90_choose(call, f, rows, m->rows * (pr->h_q / pr->h_kv));
+    f->apart = f->stages && !f->sm90 && f->tile_rows <= 16 && !pr->single &&
+               split != BOLIDE__SPLIT_NONE && m->batch * FEW_PIECES <= f->workers;
 }
 
 /* Everything of the frozen part; also the size query. */
@@ -411,8 +411,6 @@ static bolide_status lay_out(const bolide__call *call, const bolide__attention_p
     f->max_items = cap.items;
     f->max_merges = cap.merges;
     f->max_slots = cap.slots;
-    f->apart = f->stages && f->tile_rows <= 16 && cap.merges > 0 &&
-               f->max_batch * FEW_PIECES <= f->workers;
     if (cap.items > INT32_MAX || cap.slots > INT32_MAX)
         return BOLIDE_FAIL_ARG(call, pr->name.max_rows, "value", "a plan of at most 2^31 items",
                                "%lld items", (long long)cap.items);
