@@ -20,8 +20,7 @@
 #include "cuda/device/math.cuh"
 #include "cuda/device/mma.cuh"
 #include "cuda/device/reduce.cuh"
-#include "cuda/device/tma.cuh"
-#include "ops/attention/attention_boxes.h"
+#include "ops/attention/attention_internal.h"
 
 #if !defined(SPEC_QT) || !defined(SPEC_KT) || !defined(SPEC_OT) || !defined(SPEC_D_QK) ||          \
     !defined(SPEC_D_VO) || !defined(SPEC_ROWS) || !defined(SPEC_KEYS) || !defined(SPEC_STAGES) ||  \
@@ -46,14 +45,12 @@ constexpr bool SPECIAL = FLAGS & 32;  /* custom mask, draft or multi-item scorin
 constexpr bool RULED = FLAGS & 128;   /* the schedule is a rule */
 constexpr bool V_PAGES = FLAGS & 512; /* values lie on pages of their own */
 constexpr bool CHUNKED = FLAGS & 1024;
-constexpr bool BOXED = FLAGS & 8192;    /* the copy engine brings rows of pages in boxes */
 constexpr bool LINEAR = !PAGED && WIDE; /* rows of keys lie one behind the other */
 constexpr bool VARIANT = false;         /* those go to attention_float.cu */
 static_assert(D_QK % 8 == 0 && D_VO % 8 == 0 && D_QK <= 256 && D_VO <= 256, "head sizes");
 static_assert(ROWS == 16 || ROWS == 64 || ROWS == 128, "rows of a tile");
 static_assert(KEYS == 16 || KEYS == 32 || KEYS == 64 || KEYS == 128, "keys of a tile");
 static_assert(STAGES >= 2 && STAGES <= 4, "stages of the ring");
-static_assert(!BOXED || (ARCH >= 90 && ROWS == 16 && KEYS >= 64 && PAGED && WIDE), "boxes");
 
 using q_elem = element<QT>::type;
 using kv_elem = element<KT>::type;
@@ -112,14 +109,12 @@ constexpr int hand_columns() {
 constexpr int HAND = hand_columns();
 
 struct shared_memory {
-    /* KEYS rows of K, as many of V; the copy engine counts its exchange from 1024 bytes. */
-    alignas(BOXED ? 1024 : 16) unsigned char stage[STAGES][STAGE];
     alignas(16) unsigned char q[ROWS * Q_ROW];
+    alignas(16) unsigned char stage[STAGES][STAGE]; /* KEYS rows of K, as many of V */
     alignas(16) work works[WINDOW];
     /* Byte of each key's row, in the order of share::entry; 0 behind the last key. */
-    alignas(16) int64_t k_at[BOXED ? 1 : STAGES][KEYS];
-    int64_t v_at[BOXED ? 1 : STAGES][KEYS];
-    barrier full[BOXED ? STAGES : 1];                        /* on which boxes arrive */
+    alignas(16) int64_t k_at[STAGES][KEYS];
+    int64_t v_at[STAGES][KEYS];
     int32_t columns[PLACED ? STAGES : 1][PLACED ? KEYS : 1]; /* where keys stand, in their order */
     int32_t keys[STAGES];                                    /* of a tile */
     uint32_t stage_at[STAGES];   /* shared addresses, see copy_16_once */
@@ -130,7 +125,7 @@ struct shared_memory {
     int32_t is_last;
 };
 
-extern __shared__ __align__(BOXED ? 1024 : 16) unsigned char dynamic[];
+extern __shared__ __align__(16) unsigned char dynamic[];
 
 /* ---- loading ----------------------------------------------------------------------------------
  */
@@ -250,13 +245,11 @@ void load_queries(const params &p, const work &w, shared_memory &s) {
 #include "ops/attention/attention_copy.cuh"
 #include "ops/attention/attention_write.cuh"
 
-/* The first tiles, and the page of this thread's key or box of each. */
+/* The first tiles, and the page of this thread's key of each. */
 struct beginning {
     cursor at[STAGES];
     int32_t page[STAGES];
 };
-
-#include "ops/attention/attention_boxes.cuh"
 
 /* The first item, and how many there are. */
 void begin_items(const params &p, shared_memory &s) {
@@ -267,13 +260,6 @@ void begin_items(const params &p, shared_memory &s) {
         s.count = work_count(p);
     for (int i = 0; i < STAGES; i++)
         clear_padding(s.stage[i]);
-    if constexpr (BOXED) {
-        if (threadIdx.x == 0) {
-            for (int i = 0; i < STAGES; i++)
-                barrier_init(s.full[i], WARPS);
-            fence_barrier_init();
-        }
-    }
     if (FITTED && threadIdx.x < ROWS)
         s.tops[threadIdx.x] = 0;
     if (threadIdx.x < STAGES)
@@ -284,9 +270,7 @@ void begin_items(const params &p, shared_memory &s) {
 
 /* Fills the window and finds the first tiles. Behind the last tile come some without keys, which
  * copy nothing. */
-void find_tiles(const bolide__attention_boxed &given, shared_memory &s, cursor &ahead,
-                beginning &first) {
-    const params &p = given.p;
+void find_tiles(const params &p, shared_memory &s, cursor &ahead, beginning &first) {
     for (int i = 5 + threadIdx.x; i < 5 * (LEAD + 1) && i / 5 < s.count; i += THREADS)
         fetch_work(p, i / 5, i % 5, &s.works[i / 5]);
     commit_copies();
@@ -295,9 +279,7 @@ void find_tiles(const bolide__attention_boxed &given, shared_memory &s, cursor &
         __syncthreads();
     }
     ahead = {0, s.works[0].kv_begin};
-    if constexpr (BOXED) {
-        find_boxes(given, s, ahead, first);
-    } else if constexpr (!LINEAR) {
+    if constexpr (!LINEAR) {
 #pragma unroll
         for (int i = 0; i < STAGES; i++) {
             first.at[i] = ahead;
@@ -347,8 +329,7 @@ void ask_for_queries(const params &p, const work &w, q_eight (&q)[Q_AHEAD ? Q_EI
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
-    bolide_attention(const __grid_constant__ bolide__attention_boxed given) {
-    const params &p = given.p;
+    bolide_attention(const __grid_constant__ bolide__attention_params p) {
     shared_memory &s = *reinterpret_cast<shared_memory *>(dynamic);
     cursor ahead, now = {0, 0};
     q_eight q_next[Q_AHEAD ? Q_EIGHTS : 1];
@@ -356,7 +337,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     beginning first;
     begin_items(p, s);
     if constexpr (EARLY)
-        find_tiles(given, s, ahead, first);
+        find_tiles(p, s, ahead, first);
     wait_for_previous_kernel();
     release_next_kernel();
     if (s.count == 0)
@@ -367,41 +348,24 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
         load_queries(p, s.works[0], s);
     ask_for_queries(p, s.works[0], q_next);
     if constexpr (!EARLY)
-        find_tiles(given, s, ahead, first);
-    uint32_t phases = 0;   /* of the stages' barriers, a bit each */
-    int32_t box_page = -1; /* of the tile to ask for */
-    if constexpr (BOXED) {
-        load_first_boxes(given, s, first, phases);
-        box_page = first.page[STAGES - 1];
-    } else {
+        find_tiles(p, s, ahead, first);
+    ask_for_tiles(p, s, ahead);
+    if (EARLY && correct_guess(p, s, first.at, first.page))
         ask_for_tiles(p, s, ahead);
-        if (EARLY && correct_guess(p, s, first.at, first.page))
-            ask_for_tiles(p, s, ahead);
-    }
     if constexpr (Q_AHEAD)
         keep_queries(s, q_next);
     else if constexpr (!Q_DIRECT)
         load_queries(p, s.works[0], s);
     begin_rows(p, s.works[0], r, s.facts, s.tops);
     for (int stage = 0;; stage = stage + 1 < STAGES ? stage + 1 : 0) {
-        const work &w = s.works[now.item % WINDOW];
-        wait_copies<BOXED ? 0 : STAGES - 2>();
-        if constexpr (BOXED) {
-            wait_boxes(s, stage, phases);
-            clear_values(s.stage[stage] + K_BOXES * SIDE, w.kv_end - now.key);
-        }
+        wait_copies<STAGES - 2>();
         /* The tile at hand is there for all, and all are done with the last one. */
         __syncthreads();
         const int then_stage = stage == 0 ? STAGES - 1 : stage - 1; /* of the tile to ask for */
-        if constexpr (BOXED) {
-            load_boxes(given, s, ahead, then_stage, box_page);
-            advance(p, s, ahead);
-            commit_copies();
-            box_page = look_up_box(p, s, ahead);
-        } else if constexpr (!BETWEEN) {
+        if constexpr (!BETWEEN)
             load_tile(p, s, ahead, then_stage);
-        }
-        int32_t page = PAGED && !BETWEEN && !BOXED ? look_up_own(p, s, ahead) : 0;
+        int32_t page = PAGED && !BETWEEN ? look_up_own(p, s, ahead) : 0;
+        const work &w = s.works[now.item % WINDOW];
         const work &then = s.works[(now.item + 1) % WINDOW];
         const bool last = now.key + KEYS >= w.kv_end, next = last && now.item + 1 < s.count;
         if (next)
@@ -429,13 +393,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
 
         if constexpr (PLACED)
             __syncthreads(); /* all are done with the columns */
-        if constexpr (!LINEAR && !BOXED) {
+        if constexpr (!LINEAR) {
             if constexpr (!PAGED)
                 page = look_up_own(p, s, ahead);
             store_location(p, s, ahead, stage, page);
         }
-        if constexpr (!BOXED)
-            advance(p, s, ahead);
+        advance(p, s, ahead);
         now.key += KEYS;
         if (last) {
             if constexpr (SHARED_ROWS)

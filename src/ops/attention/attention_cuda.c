@@ -6,7 +6,6 @@
 
 #include "core/context.h"
 #include "cuda/cuda.h"
-#include "ops/attention/attention_boxes.h"
 #include "ops/attention/attention_sm90.h"
 
 typedef struct bolide__attention_frozen frozen_part;
@@ -34,8 +33,7 @@ enum {
     V_PAGES = 512,
     CHUNKED = 1024,
     SCALED = 2048,
-    PLACED = 4096,
-    BOXED = 8192
+    PLACED = 4096
 };
 
 /* ---- shared memory, the arithmetic of the kernels' structs ------------------------------------
@@ -275,38 +273,6 @@ static bool is_crowded(const frozen_part *f, const bolide__attention_params *p, 
             flags & (CAPPED | ALIBI | SPECIAL | RULED | PLACED) || !(flags & WIDE));
 }
 
-/* Whether the copy engine can bring tiles of few rows: boxes of whole pages or parts of them, which
- * lie in a tile as they lie in memory. Cuts are multiples of a box, a window may begin anywhere. */
-static bool may_be_boxed(const bolide__call *call, const frozen_part *f,
-                         const bolide__attention_params *p) {
-    const int64_t size = bolide__dtype_bytes(p->kv_dtype);
-    return bolide__cuda_limits_of(call->ctx)->arch >= 90 && f->tile_rows == 16 && f->keys >= 64 &&
-           p->indices && !p->v_indices && p->page_shift >= 3 && p->window_left < 0 && !p->chunk &&
-           !(p->flags & BOLIDE__ATTN_PLACED) && is_wide(p) &&
-           (p->d_qk | p->d_vo) * size % BOLIDE__BOX_ROW_BYTES == 0;
-}
-
-static bolide__tensor_box box_of(const bolide__attention_params *p, const void *data, int64_t d,
-                                 int64_t page, int64_t n, int64_t h) {
-    const int64_t columns = BOLIDE__BOX_ROW_BYTES / bolide__dtype_bytes(p->kv_dtype);
-    const int64_t rows = p->page_size < BOLIDE__BOX_ROWS ? p->page_size : BOLIDE__BOX_ROWS;
-    return (bolide__tensor_box){.data = data,
-                                .dtype = p->kv_dtype,
-                                .rank = 4,
-                                .box = {(int32_t)columns, (int32_t)rows, 1, 1},
-                                .shape = {d, p->page_size, p->h_kv, p->pages},
-                                .stride = {1, n, h, page}};
-}
-
-static bolide_status encode_boxes(const bolide__call *call, bolide__attention_boxed *a,
-                                  bool *boxed) {
-    const bolide__attention_params *p = &a->p;
-    const bolide__tensor_box boxes[2] = {box_of(p, p->k, p->d_qk, p->k_page, p->k_n, p->k_h),
-                                         box_of(p, p->v, p->d_vo, p->v_page, p->v_n, p->v_h)};
-    bolide__tensor_map *const maps[2] = {&a->k, &a->v};
-    return bolide__cuda_tensor_maps(call, 2, boxes, maps, boxed);
-}
-
 static bolide_status run_merge(const bolide__call *call, const frozen_part *f,
                                const bolide__attention_params *p) {
     bolide__spec s = BOLIDE_SPEC("attention/attention_merge.cu", "bolide_attention_merge");
@@ -320,23 +286,16 @@ static bolide_status run_tensor(const bolide__call *call, const frozen_part *f,
                                 bolide__attention_params *p, bolide__grid *g) {
     const int64_t flags = flags_of(p, f->q_len) | (is_wide(p) ? WIDE : 0);
     const int64_t keys = is_crowded(f, p, flags) ? 32 : f->keys;
-    bolide__attention_boxed a = {.k = {{0}}};
-    bool boxed = may_be_boxed(call, f, p);
-    p->flags |= (is_q_wide(p) ? BOLIDE__ATTN_Q_WIDE : 0) | (f->apart ? BOLIDE__ATTN_APART : 0);
-    a.p = *p;
-    if (boxed)
-        BOLIDE_TRY(encode_boxes(call, &a, &boxed));
     bolide__spec s = BOLIDE_SPEC("attention/attention.cu", "bolide_attention");
     add_types(&s, p);
     bolide__spec_add(&s, "ROWS", f->tile_rows); /* 16, 64, 128 */
     bolide__spec_add(&s, "KEYS", keys);         /* 16 to 128: follow from the others, the chip */
     bolide__spec_add(&s, "STAGES", f->stages);  /* 2, 3, 4: the same */
-    bolide__spec_add(&s, "FLAGS", flags | (boxed ? BOXED : 0));
+    bolide__spec_add(&s, "FLAGS", flags);
+    p->flags |= (is_q_wide(p) ? BOLIDE__ATTN_Q_WIDE : 0) | (f->apart ? BOLIDE__ATTN_APART : 0);
     g->block = (int32_t)(32 * warps_of(f->tile_rows, keys));
     g->shared = (int32_t)shared_bytes(f, f->tile_rows, keys, f->stages);
-    if (boxed)
-        g->shared = (g->shared + 1023) / 1024 * 1024;
-    BOLIDE_TRY(bolide__cuda_launch(call, &s, g, &a, sizeof a));
+    BOLIDE_TRY(bolide__cuda_launch(call, &s, g, p, sizeof *p));
     return f->apart ? run_merge(call, f, p) : BOLIDE_OK;
 }
 

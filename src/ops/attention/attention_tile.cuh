@@ -50,20 +50,16 @@ int row_of(int mt, int i) {
  * Pieces that are exchanged by the row's number come back to the same places after four loads,
  * others follow each other. The compiler is not told how the places came about: it would work out
  * each of them anew instead of keeping them. */
-template <int PIECES, bool BOXES = false> struct walk {
+template <int PIECES> struct walk {
     static constexpr int PLACES = PIECES % 8 == 0 ? 4 : 1;
-    /* Bytes from row to row, and from one four loads to the next. */
-    static constexpr int ROW = BOXES ? BOLIDE__BOX_ROW_BYTES : row_bytes<PIECES>();
-    static constexpr int NEXT = BOXES ? KEYS * BOLIDE__BOX_ROW_BYTES : 32 * PLACES;
     uint32_t at[PLACES]; /* shared addresses */
 };
 
-template <int PIECES, bool BOXES = false>
-walk<PIECES, BOXES> walk_from(const unsigned char *rows, int row, int piece) {
-    walk<PIECES, BOXES> w;
+template <int PIECES> walk<PIECES> walk_from(const unsigned char *rows, int row, int piece) {
+    walk<PIECES> w;
 #pragma unroll
     for (int i = 0; i < walk<PIECES>::PLACES; i++) {
-        w.at[i] = shared_address(rows + spot < BOXES ? 8 : PIECES > (row, piece + 2 * i));
+        w.at[i] = shared_address(rows + spot<PIECES>(row, piece + 2 * i));
         asm volatile("" : "+r"(w.at[i]));
     }
     return w;
@@ -71,12 +67,11 @@ walk<PIECES, BOXES> walk_from(const unsigned char *rows, int row, int piece) {
 
 /* The load at two times `step` pieces, for rows that lie `rows` further, a multiple of 8. Without
  * `both` the second piece is not there: half of the matrices. */
-template <bool TURNED, int PIECES, bool BOXES>
-void load_along(uint32_t (&r)[4], const walk<PIECES, BOXES> &w, int rows, int step,
-                bool both = true) {
+template <bool TURNED, int PIECES>
+void load_along(uint32_t (&r)[4], const walk<PIECES> &w, int rows, int step, bool both = true) {
     constexpr int PLACES = walk<PIECES>::PLACES;
-    const uint32_t at = w.at[step % PLACES] + rows * walk<PIECES, BOXES>::ROW +
-                        step / PLACES * walk<PIECES, BOXES>::NEXT;
+    const uint32_t at =
+        w.at[step % PLACES] + rows * row_bytes<PIECES>() + step / PLACES * (32 * PLACES);
     if (both && TURNED)
         asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                      : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
@@ -141,15 +136,14 @@ walk<Q_PIECES> q_walk(const unsigned char *q) {
     return walk_from<Q_PIECES>(q, first_row() + threadIdx.x % 16, threadIdx.x % 32 / 16);
 }
 
-walk<K_PIECES, BOXED> k_walk(const unsigned char *k, int key) {
+walk<K_PIECES> k_walk(const unsigned char *k, int key) {
     const int lane = threadIdx.x % 32;
-    return KV_BYTES == 2
-               ? walk_from<K_PIECES, BOXED>(k, key + lane % 8 + lane / 16 * 8, lane / 8 % 2)
-               : walk_from<K_PIECES, BOXED>(k, key + lane % 16, lane / 16);
+    return KV_BYTES == 2 ? walk_from<K_PIECES>(k, key + lane % 8 + lane / 16 * 8, lane / 8 % 2)
+                         : walk_from<K_PIECES>(k, key + lane % 16, lane / 16);
 }
 
-walk<V_PIECES, BOXED> v_walk(const unsigned char *v, int key) {
-    return walk_from<V_PIECES, BOXED>(v, key + threadIdx.x % 16, threadIdx.x % 32 / 16);
+walk<V_PIECES> v_walk(const unsigned char *v, int key) {
+    return walk_from<V_PIECES>(v, key + threadIdx.x % 16, threadIdx.x % 32 / 16);
 }
 
 /* The operands of Q that go with the load of K at `step`. */
@@ -262,7 +256,7 @@ void products(const unsigned char *q, const unsigned char *k, float (&x)[MT][NT]
     }
     constexpr int PAIRS = NT / 2, TURNS = K_LOADS * PAIRS;
     const walk<Q_PIECES> q_at = q_walk(q);
-    const walk<K_PIECES, BOXED> k_at = k_walk(k, own_keys());
+    const walk<K_PIECES> k_at = k_walk(k, own_keys());
     uint32_t a[2][PARTS][MT][4], raw[2][4];
     q_operands(a[0], q_at, 0);
     load_along<false>(raw[0], k_at, 0, 0, parts_of<DQ>(0) == PARTS);
@@ -418,7 +412,7 @@ void soften(rows_state &r, const row_facts (&facts)[ROWS], float (&x)[MT][NT][4]
 
 void add_values(rows_state &r, const float (&x)[MT][NT][4], const unsigned char *v) {
     constexpr int TURNS = NT / 2 * V_LOADS;
-    const walk<V_PIECES, BOXED> v_at = v_walk(v, own_keys());
+    const walk<V_PIECES> v_at = v_walk(v, own_keys());
     uint32_t a[MT][4], raw[2][4];
     load_along<true>(raw[0], v_at, 0, 0, parts_of<DV>(0) == PARTS);
 #pragma unroll

@@ -137,8 +137,6 @@ void write_item(const params &p, const work &w, int32_t rows, const rows_state &
         write_own_rows(p, w, rows, r);
     if (w.slot >= 0 && !(p.flags & BOLIDE__ATTN_APART))
         arrive(p, w, rows, s.is_last);
-    if constexpr (BOXED)
-        fence_async_shared(); /* the copy engine writes to the stage next */
 }
 
 #endif

@@ -27,10 +27,11 @@ enum {
                                                of K and V */
     CPU_UNIT_STRETCHES = 64, /* stretches over all key heads; fixed, so threads change no bits */
     MIN_CHUNK = 512,
-    MIN_PIECE = 256, /* keys of a single request that are worth a block */
-    GRANULE = 64,    /* keys of a kernel's block */
-    TILE_COST = 160, /* keys that take as long as a tile's queries and output */
-    FEW_PIECES = 8,  /* of a request, which one block joins as fast as a second launch */
+    MIN_PIECE = 256,   /* keys of a single request that are worth a block */
+    GRANULE = 64,      /* keys of a kernel's block */
+    TILE_COST = 160,   /* keys that take as long as a tile's queries and output */
+    MERGE_ROWS = 384,  /* rows of slots that one block joins more slowly than a second launch */
+    MERGE_PIECES = 17, /* slots that it reads at once */
     OWN_PIECES = 16
 };
 
@@ -225,7 +226,8 @@ static void choose_cpu(const bolide__call *call, const bolide__attention_problem
 
 /* Stretches that keep all multiprocessors busy with few rows; up to three blocks share one. */
 static int32_t least_busy(const frozen_part *f) {
-    return f->device_type == BOLIDE_CUDA && f->tile_rows <= 16 ? (int32_t)(f->workers / 3) : 0;
+    const int64_t busy = f->workers / 3, most = f->apart ? busy : MERGE_PIECES;
+    return f->device_type == BOLIDE_CUDA && f->tile_rows <= 16 ? (int32_t)min64(busy, most) : 0;
 }
 
 static bolide__schedule_rules rules_of(const bolide__call *call,
@@ -358,7 +360,7 @@ static void choose_cuda(const bolide__call *call, const bolide__attention_proble
         (split == BOLIDE__SPLIT_BALANCED || split == BOLIDE__SPLIT_NONE))
         bolide__attention_sm90_choose(call, f, rows, m->rows * (pr->h_q / pr->h_kv));
     f->apart = f->stages && !f->sm90 && f->tile_rows <= 16 && !pr->single &&
-               split != BOLIDE__SPLIT_NONE && m->batch * FEW_PIECES <= f->workers;
+               split != BOLIDE__SPLIT_NONE && rows * f->workers >= MERGE_ROWS * m->batch;
 }
 
 /* Everything of the frozen part; also the size query. */
