@@ -2,7 +2,8 @@
 //
 // The CUDA backend of the attention operators: which of the two kernels computes a problem
 // (attention.cu on tensor cores, attention_float.cu), its tiles, its shared memory, its
-// specialisation and its launch. The merge of tiles in several pieces is part of the kernels.
+// specialisation and its launch. The merge of tiles in several pieces is part of the kernels, but
+// for latents (attention_latent_merge.cu).
 
 #include "core/context.h"
 #include "cuda/cuda.h"
@@ -188,15 +189,28 @@ bool bolide__attention_cuda_rows(const bolide__call *call, frozen_part *f, int64
     return blocks > 0;
 }
 
-void bolide__attention_cuda_choose(const bolide__call *call, frozen_part *f, int64_t rows) {
+/* How pieces of few rows are joined, and into how many few requests are cut: a block joins those of
+ * a request faster than a second launch if their rows are few, and reads 17 at once. Three blocks
+ * share a multiprocessor. */
+static void choose_merge(frozen_part *f, int64_t rows, int64_t batch) {
+    enum { MERGE_ROWS = 384, MERGE_PIECES = 17 };
+    f->merged_apart = rows * f->workers >= MERGE_ROWS * batch;
+    f->least_busy = f->workers / 3;
+    if (!f->merged_apart && f->least_busy > MERGE_PIECES)
+        f->least_busy = MERGE_PIECES;
+}
+
+void bolide__attention_cuda_choose(const bolide__call *call, frozen_part *f, int64_t rows,
+                                   int64_t batch) {
     const bolide__cuda_limits *limits = bolide__cuda_limits_of(call->ctx);
     int64_t blocks = 0;
     f->unit_heads = 1;
-    f->keys = f->stages = f->latent90 = 0;
+    f->keys = f->stages = f->latent90 = f->merged_apart = 0;
     if (is_latent(f, limits)) {
         if (bolide__dtype_bytes(f->kv_dtype) == 2)
-            bolide__attention_latent90_choose(call, f);
+            bolide__attention_latent90_choose(call, f, rows);
         blocks = choose_latent(limits, f, f->latent90 ? BOLIDE__LATENT90_ROWS : rows);
+        f->merged_apart = blocks > 0;
     } else if (!needs_float(f)) {
         /* 128 rows hold their sums in registers up to a head size of 128, and then leave no room
          * for the conversion of 8-bit operands. */
@@ -209,7 +223,14 @@ void bolide__attention_cuda_choose(const bolide__call *call, frozen_part *f, int
         f->tile_rows = FLOAT_ROWS;
         blocks = 2;
     }
-    choose_workers(limits, f, blocks);
+    if (f->latent90) {
+        f->tile_rows *= f->latent90;
+        f->workers = limits->sm_count > f->latent90 ? limits->sm_count / f->latent90 : 1;
+    } else {
+        choose_workers(limits, f, blocks);
+    }
+    if (f->stages && f->tile_rows <= 16)
+        choose_merge(f, rows, batch);
 }
 
 /* ---- the specialisation -----------------------------------------------------------------------
@@ -273,12 +294,29 @@ static bool is_crowded(const frozen_part *f, const bolide__attention_params *p, 
             flags & (CAPPED | ALIBI | SPECIAL | RULED | PLACED) || !(flags & WIDE));
 }
 
+/* Joins pieces: a column of blocks for each tile that the schedule may have cut. How many it has
+ * cut only the plan's live part says. */
 static bolide_status run_merge(const bolide__call *call, const frozen_part *f,
                                const bolide__attention_params *p) {
-    bolide__spec s = BOLIDE_SPEC("attention/attention_merge.cu", "bolide_attention_merge");
-    bolide__spec_add(&s, "OT", p->o_dtype); /* 5 values */
-    bolide__spec_add(&s, "D_VO", p->d_vo);  /* as models have them */
-    const bolide__grid g = {.x = f->workers, .y = f->h_kv, .block = 128, .dependent = 1};
+    enum { BLOCKS = 2048, THREADS = 512 };
+    bolide__spec s =
+        BOLIDE_SPEC("attention/attention_latent_merge.cu", "bolide_attention_latent_merge");
+    if (!f->max_merges)
+        return BOLIDE_OK;
+    bolide__spec_add(&s, "OT", p->o_dtype);  /* 5 values */
+    bolide__spec_add(&s, "D_VO", p->d_vo);   /* multiples of 8 up to 512 */
+    const int64_t own = f->q_len * p->group; /* rows of a request; 0: they differ */
+    const int64_t tiles = f->max_batch * ((own + f->tile_rows - 1) / f->tile_rows);
+    const int64_t merges = own && tiles < f->max_merges ? tiles : f->max_merges;
+    const int64_t most = own && own < f->tile_rows ? own : f->tile_rows;
+    const int64_t wanted = BLOCKS / (merges * f->h_kv);
+    const bolide__grid g = {.x = merges,
+                            .y = f->h_kv,
+                            .z = wanted > most ? most
+                                 : wanted < 1  ? 1
+                                               : wanted,
+                            .block = THREADS,
+                            .dependent = 1};
     return bolide__cuda_launch(call, &s, &g, p, sizeof *p);
 }
 
@@ -292,11 +330,12 @@ static bolide_status run_tensor(const bolide__call *call, const frozen_part *f,
     bolide__spec_add(&s, "KEYS", keys);         /* 16 to 128: follow from the others, the chip */
     bolide__spec_add(&s, "STAGES", f->stages);  /* 2, 3, 4: the same */
     bolide__spec_add(&s, "FLAGS", flags);
-    p->flags |= (is_q_wide(p) ? BOLIDE__ATTN_Q_WIDE : 0) | (f->apart ? BOLIDE__ATTN_APART : 0);
+    const bool apart = f->merged_apart && !f->ruled;
+    p->flags |= (is_q_wide(p) ? BOLIDE__ATTN_Q_WIDE : 0) | (apart ? BOLIDE__ATTN_APART : 0);
     g->block = (int32_t)(32 * warps_of(f->tile_rows, keys));
     g->shared = (int32_t)shared_bytes(f, f->tile_rows, keys, f->stages);
     BOLIDE_TRY(bolide__cuda_launch(call, &s, g, p, sizeof *p));
-    return f->apart ? run_merge(call, f, p) : BOLIDE_OK;
+    return apart ? run_merge(call, f, p) : BOLIDE_OK;
 }
 
 /* Whether every row of the caches can be copied in pieces of 16 bytes. */
@@ -318,22 +357,25 @@ static bolide_status run_latent(const bolide__call *call, const frozen_part *f,
     if (f->latent90)
         BOLIDE_TRY(bolide__attention_latent90_run(call, f, p, flags, &served));
     if (served)
-        return BOLIDE_OK;
+        return run_merge(call, f, p);
+    const int64_t shares = f->latent90 ? f->latent90 : 1, rows = f->tile_rows / shares;
     bolide__spec s = BOLIDE_SPEC("attention/attention_latent.cu", "bolide_attention_latent");
-    bolide__spec_add(&s, "T", latent_type(p));  /* f16, bf16 */
-    bolide__spec_add(&s, "QT", p->q_dtype);     /* that, two of 8 bits */
-    bolide__spec_add(&s, "KT", p->kv_dtype);    /* the same */
-    bolide__spec_add(&s, "OT", p->o_dtype);     /* 5 values */
-    bolide__spec_add(&s, "D_CKV", p->d_vo);     /* 512, 256 */
-    bolide__spec_add(&s, "D_KPE", p->d_tail);   /* 64, 0 */
-    bolide__spec_add(&s, "ROWS", f->tile_rows); /* 16, 32, 64 */
-    bolide__spec_add(&s, "KEYS", f->keys);      /* 32, 16: the chip */
+    bolide__spec_add(&s, "T", latent_type(p)); /* f16, bf16 */
+    bolide__spec_add(&s, "QT", p->q_dtype);    /* that, two of 8 bits */
+    bolide__spec_add(&s, "KT", p->kv_dtype);   /* the same */
+    bolide__spec_add(&s, "OT", p->o_dtype);    /* 5 values */
+    bolide__spec_add(&s, "D_CKV", p->d_vo);    /* 512, 256 */
+    bolide__spec_add(&s, "D_KPE", p->d_tail);  /* 64, 0 */
+    bolide__spec_add(&s, "ROWS", rows);        /* 16, 32, 64 */
+    bolide__spec_add(&s, "KEYS", f->keys);     /* 32, 16: the chip */
     bolide__spec_add(&s, "FLAGS",
                      flags | (is_latent_wide(p) ? WIDE : 0) | (p->row_scales ? SCALED : 0));
     p->flags |= is_latent_q_wide(p) ? BOLIDE__ATTN_Q_WIDE : 0;
-    g->block = (int32_t)(latent_warps(f, f->tile_rows) * 32);
-    g->shared = (int32_t)latent_shared_bytes(f, f->tile_rows, f->keys);
-    return bolide__cuda_launch(call, &s, g, p, sizeof *p);
+    g->z = shares;
+    g->block = (int32_t)(latent_warps(f, rows) * 32);
+    g->shared = (int32_t)latent_shared_bytes(f, rows, f->keys);
+    BOLIDE_TRY(bolide__cuda_launch(call, &s, g, p, sizeof *p));
+    return run_merge(call, f, p);
 }
 
 static int64_t page_shift_of(int64_t page_size) {
