@@ -19,7 +19,7 @@
 #endif
 constexpr int64_t OT = SPEC_OT; /* F16, BF16, F32, F8_E4M3FN, F8_E5M2 */
 constexpr int D_VO = SPEC_D_VO; /* multiples of 8 up to 512 */
-constexpr int THREADS = 512, KEYS = 1;
+constexpr int THREADS = 512, KEYS = 1, FLAGS = 0;
 constexpr bool PAGED = true, MASKED = false, CAPPED = false, SPECIAL = false, RULED = false;
 constexpr bool VARIANT = false, CHUNKED = false, V_PAGES = false;
 constexpr int MERGED_AT_ONCE = 8, MERGED_ROWS = 1;
@@ -33,7 +33,7 @@ using out_elem = element<OT>::type;
 
 #include "ops/attention/attention_device.cuh"
 
-constexpr int PARTS = D_VO / 4, TEAMS = THREADS / PARTS;
+constexpr int PARTS = D_VO / 4, TEAMS = smaller(THREADS / PARTS, 16);
 constexpr int MANY = 8; /* pieces from which on the teams share a row */
 
 /* Pieces first, first + step … of a row. */
