@@ -394,17 +394,21 @@ template <class P> P load_written(const float *address) {
     return bits_as<P>(w);
 }
 
+/* Slots of most tiles of a large batch: more are not asked for then. */
+constexpr int FEW_SLOTS = 4;
+
 /* What a thread of a merge has of a row: four columns. */
 struct merged {
     float m, l, sum[4];
 };
 
-/* Adds the slots from `j` on, MERGED_AT_ONCE of them, in their order. */
-void add_slots(const pack<float, 2> (&own)[MERGED_AT_ONCE],
-               const pack<float, 4> (&part)[MERGED_AT_ONCE], int32_t left, merged &x) {
+/* Adds slots in their order, of which `left` are there. */
+template <int AT_ONCE>
+void add_slots(const pack<float, 2> (&own)[AT_ONCE], const pack<float, 4> (&part)[AT_ONCE],
+               int32_t left, merged &x) {
     float top = x.m;
 #pragma unroll
-    for (int k = 0; k < MERGED_AT_ONCE; k++)
+    for (int k = 0; k < AT_ONCE; k++)
         top = fmaxf(top, own[k].at[0]);
     const float base = top == -INFINITE ? 0.0f : top, old = exp2_fast(x.m - base);
     x.m = top;
@@ -413,7 +417,7 @@ void add_slots(const pack<float, 2> (&own)[MERGED_AT_ONCE],
     for (int c = 0; c < 4; c++)
         x.sum[c] *= old;
 #pragma unroll
-    for (int k = 0; k < MERGED_AT_ONCE; k++) {
+    for (int k = 0; k < AT_ONCE; k++) {
         if (k >= left || own[k].at[0] == -INFINITE)
             continue;
         const float weight = exp2_fast(own[k].at[0] - base);
@@ -426,7 +430,7 @@ void add_slots(const pack<float, 2> (&own)[MERGED_AT_ONCE],
 
 /* Joins the slots of a tile. Sums and what they are weighted by are asked for together, those of
  * MERGED_ROWS rows at once, so that a round costs one step to memory. */
-void merge_tile(const params &p, const work &w, int32_t rows) {
+template <int AT_ONCE> void merge_tile(const params &p, const work &w, int32_t rows) {
     constexpr int PARTS = D_VO / 4;
     const int64_t step = p.h_kv * p.tile_rows; /* rows from slot to slot */
     const int32_t count = rows * PARTS;
@@ -437,15 +441,15 @@ void merge_tile(const params &p, const work &w, int32_t rows) {
         for (int r = 0; r < MERGED_ROWS; r++)
             x[r] = {-INFINITE, 0, {}};
 #pragma unroll 1
-        for (int32_t j = 0; j < w.merge_count; j += MERGED_AT_ONCE) {
-            pack<float, 2> own[MERGED_ROWS][MERGED_AT_ONCE];
-            pack<float, 4> part[MERGED_ROWS][MERGED_AT_ONCE];
+        for (int32_t j = 0; j < w.merge_count; j += AT_ONCE) {
+            pack<float, 2> own[MERGED_ROWS][AT_ONCE];
+            pack<float, 4> part[MERGED_ROWS][AT_ONCE];
 #pragma unroll
             for (int r = 0; r < MERGED_ROWS; r++) {
                 const int32_t at = smaller(i + r * THREADS, count - 1);
                 const int64_t first = slot_row_of(p, w.merge_slot, at / PARTS);
 #pragma unroll
-                for (int k = 0; k < MERGED_AT_ONCE; k++) {
+                for (int k = 0; k < AT_ONCE; k++) {
                     const int64_t row = first + smaller(j + k, w.merge_count - 1) * step;
                     own[r][k] = load_written<pack<float, 2>>(p.partial_ml + 2 * row);
                     part[r][k] =
@@ -486,8 +490,12 @@ void arrive(const params &p, const work &w, int32_t rows, int32_t &is_last) {
             *arrived = 0; /* for the next run */
     }
     __syncthreads();
-    if (is_last)
-        merge_tile(p, w, rows);
+    if (!is_last)
+        return;
+    if (MERGED_AT_ONCE > FEW_SLOTS && w.merge_count <= FEW_SLOTS)
+        merge_tile<FEW_SLOTS>(p, w, rows);
+    else
+        merge_tile<MERGED_AT_ONCE>(p, w, rows);
 }
 
 #endif
