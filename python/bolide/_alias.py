@@ -15,6 +15,7 @@ import importlib.machinery
 import importlib.metadata
 import re
 import sys
+from enum import EnumMeta
 from types import ModuleType
 from typing import Any, Iterator, Optional
 
@@ -54,7 +55,9 @@ def _has(module: str) -> dict[str, Any]:
         here = value is not None and (not isinstance(value, ModuleType) or callable(value))
         if here and not getattr(value, "__bolide_missing__", False):
             found[name] = value
-    return found
+    # Enums alone, of another module, do not make a module: a program would take it for an operator.
+    lent = all(isinstance(v, EnumMeta) and v.__module__ != source.__name__ for v in found.values())
+    return {} if module and lent else found
 
 
 class _Modules:

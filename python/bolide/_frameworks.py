@@ -26,6 +26,7 @@ if torch is not None:
     _from_torch = {k: (d.code, d.bits, 1) for k, d in _torch_dtypes.items()}
     if hasattr(torch, "float4_e2m1fn_x2"):
         _from_torch[torch.float4_e2m1fn_x2] = (17, 4, 2)
+    _torch_bits = {k: d.bit for k, d in _torch_dtypes.items()}
     _to_torch = {d.bit: k for k, d in _torch_dtypes.items()}
     _torch_by_name = {d.name: k for k, d in _torch_dtypes.items()}
 else:
@@ -113,6 +114,16 @@ def widened(tensor: Any):
     return tensor.astype("float32") if half else tensor
 
 
+def number(value: Any):
+    """A number of each row in float32, as the library takes it; any other number as it is."""
+    if is_torch(value):
+        return value if value.dtype == torch.float32 or not value.is_floating_point() else (
+            value.float())
+    if is_numpy(value) and value.dtype.kind in "fV":
+        return value.astype("float32")
+    return value
+
+
 def narrowed(tensor: Any):
     """int64 in int32; any other tensor as it is."""
     if _dtypes.name_of(tensor.dtype) != "int64":
@@ -171,8 +182,8 @@ def torch_dtype(value: Any):
 
 def dtype_bit(value: Any) -> int:
     """The library's bit for the dtype of a tensor."""
-    if is_torch(value) and value.dtype in _torch_dtypes:
-        return _torch_dtypes[value.dtype].bit
+    if is_torch(value) and value.dtype in _torch_bits:
+        return _torch_bits[value.dtype]
     return _dtypes.of(value.dtype).bit
 
 

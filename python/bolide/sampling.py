@@ -97,7 +97,7 @@ def softmax(logits: Tensor, temperature: Optional[Union[float, Tensor]] = None,
     :param temperature: a number, or ``[n]`` float32. One that is 0 or less gives a row with 1 at
         its largest logit, of equals the first.
     """
-    return _softmax(logits, temperature, None)
+    return _softmax(logits, _frameworks.number(temperature), None)
 
 
 def sampling_from_logits(logits: Tensor, indices: Optional[Tensor] = None,
@@ -140,7 +140,7 @@ def top_p_sampling_from_probs(probs: Tensor, top_p: Union[Tensor, float],
         _refuse_nan("top_p_sampling_from_probs", probs)
     increment = 32 * _rows(probs, indices)
     draw = _draw("top_p_sampling_from_probs", probs, generator, seed, offset, increment)
-    return _top_p(_frameworks.widened(probs), top_p, indices, *draw, None, return_valid)
+    return _top_p(_frameworks.widened(probs), _frameworks.number(top_p), indices, *draw, None, return_valid)
 
 
 def top_k_sampling_from_probs(probs: Tensor, top_k: Union[Tensor, int],
@@ -169,7 +169,7 @@ def min_p_sampling_from_probs(probs: Tensor, min_p: Union[Tensor, float],
     if check_nan:
         _refuse_nan("min_p_sampling_from_probs", probs)
     draw = _draw("min_p_sampling_from_probs", probs, generator, seed, offset, _rows(probs, indices))
-    return _min_p(_frameworks.widened(probs), min_p, indices, *draw, None, return_valid)
+    return _min_p(_frameworks.widened(probs), _frameworks.number(min_p), indices, *draw, None, return_valid)
 
 
 def top_k_top_p_sampling_from_probs(
@@ -187,8 +187,8 @@ def top_k_top_p_sampling_from_probs(
         _refuse_nan("top_k_top_p_sampling_from_probs", probs)
     increment = 32 * _rows(probs, indices)
     draw = _draw("top_k_top_p_sampling_from_probs", probs, generator, seed, offset, increment)
-    return _joint(_frameworks.widened(probs), top_k, top_p, filter_apply_order, indices, *draw, None,
-                  return_valid)
+    return _joint(_frameworks.widened(probs), top_k, _frameworks.number(top_p), filter_apply_order,
+                  indices, *draw, None, return_valid)
 
 
 def top_k_top_p_sampling_from_logits(
@@ -203,14 +203,14 @@ def top_k_top_p_sampling_from_logits(
         _refuse_nan("top_k_top_p_sampling_from_logits", logits)
     increment = 32 * _rows(logits, indices)
     draw = _draw("top_k_top_p_sampling_from_logits", logits, generator, seed, offset, increment)
-    return _joint_logits(logits, top_k, top_p, filter_apply_order, indices, *draw, None)
+    return _joint_logits(logits, top_k, _frameworks.number(top_p), filter_apply_order, indices, *draw, None)
 
 
 def top_p_renorm_probs(probs: Tensor, top_p: Union[Tensor, float],
                        is_deterministic: bool = False) -> Tensor:
     """Keeps the smallest set of largest probabilities whose sum reaches top_p, divided by that sum;
     0 elsewhere; float32, whatever probs are. The result is deterministic either way."""
-    return _top_p_renorm(_frameworks.widened(probs), top_p, None)
+    return _top_p_renorm(_frameworks.widened(probs), _frameworks.number(top_p), None)
 
 
 def top_k_renorm_probs(probs: Tensor, top_k: Union[Tensor, int]) -> Tensor:

@@ -55,7 +55,8 @@ class _Torch:
 def default_of(text):
     names = {"torch": _Torch(), "TopKTieBreak": bolide.TopKTieBreak, "max": max, "SfLayout":
              bolide.SfLayout, "MaskMode": bolide.utils.MaskMode,
-             "TensorType": bolide.logits_processor.TensorType}
+             "TensorType": bolide.logits_processor.TensorType,
+             "_DEFAULT_PAGED_KV_PAGE_SIZE": 32, "_MLA_LATENT_DIM": 512, "_MLA_ROPE_DIM": 64}
     return eval(text, names)
 
 

@@ -33,7 +33,6 @@ class BatchAttention:
     def __init__(self, kv_layout: str = "NHD", device: str = "cuda"):
         self._kv_layout = kv_layout
         self.device = device if torch is None else torch.device(device)
-        self._slots = _memory.Slots(self.device)
         self._workspace: Optional[Workspace] = None
         self._plan_memory: Optional[Plan] = None
         self._plan_info: Optional[Plan] = None
@@ -71,14 +70,8 @@ class BatchAttention:
         }
         values = [arguments[name] for name in _OPERATORS.names]
         self._reserve(kv_indices, values)
-        space, memory = self._workspace, self._plan_memory
-        self._slots.wait()
-        try:
-            _OPERATORS.plan(*values, space.address, memory.address, space.stream)
-        except BusyError:
-            torch.cuda.current_stream(self.device).synchronize()
-            _OPERATORS.plan(*values, space.address, memory.address, space.stream)
-        self._slots.mark()
+        memory = self._plan_memory
+        _memory.planned(_OPERATORS.plan, values, self._workspace, memory)
         self._plan_info = memory
         self._kv_indices = _memory.to_device(kv_indices, self.device)
         self._sm_scale = 1 / math.sqrt(head_dim_qk) if sm_scale is None else sm_scale

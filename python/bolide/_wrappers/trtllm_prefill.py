@@ -11,6 +11,7 @@ from .._arguments import check_backend
 from . import _memory
 from . import contracts as c
 from ._base import refuse
+from .remembered import remembered
 
 Tensor = Any
 Result = Union[Tensor, Tuple[Tensor, Tensor]]
@@ -45,6 +46,7 @@ def ragged(name: str, q: Tensor, k: Tensor, v: Tensor, workspace_buffer: Tensor,
            {"q": q, "k": k, "v": v, **run}, spelled)
 
 
+@remembered
 def trtllm_batch_context_with_kv_cache(
     query: Tensor, kv_cache: Union[Tensor, Tuple[Tensor, Tensor]], workspace_buffer: Tensor,
     block_tables: Tensor, seq_lens: Tensor, max_q_len: int, max_kv_len: int,
@@ -106,6 +108,7 @@ def _starts(starts: Tensor, lengths: Any) -> tuple[Tensor, Any]:
     return packed, c.int32(lengths)
 
 
+@remembered
 def trtllm_ragged_attention_deepseek(
     query: Tensor, key: Tensor, value: Tensor, workspace_buffer: Tensor, seq_lens: Tensor,
     max_q_len: int, max_kv_len: int, bmm1_scale: Union[float, Tensor],
@@ -223,6 +226,7 @@ def _statistics(lse: Tensor, stats: Any) -> Tensor:
     return stats
 
 
+@remembered
 def trtllm_fmha_v2_prefill(
     qkv: Union[Tensor, Tuple[Tensor, Tensor], Tuple[Tensor, Tensor, Tensor]], input_layout: str,
     workspace_buffer: Tensor, seq_lens: Tensor, max_q_len: int, max_kv_len: int,
@@ -343,6 +347,7 @@ def _rows(name: str, argument: str, tensor: Tensor) -> Tensor:
                        f"shape {list(tensor.shape)} with other strides") from error
 
 
+@remembered
 def fmha_v2_prefill_deepseek(
     query: Tensor, key: Tensor, value: Tensor, out: Tensor, num_heads: int, head_dim: int,
     seq_len: int, scale_softmax: float, scale_bmm1: Optional[float] = None,
@@ -367,6 +372,7 @@ def fmha_v2_prefill_deepseek(
                   scale_bmm2_d)
 
 
+@remembered
 def fmha_v2_prefill_sm120(
     query: Tensor, key: Tensor, value: Tensor, out: Tensor, num_heads: int, head_dim: int,
     seq_len: int, scale_softmax: float, scale_bmm1: Optional[float] = None,

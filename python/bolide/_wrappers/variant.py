@@ -122,6 +122,9 @@ class Variant:
             texts["declarations"].encode() if self.is_cpp else None)
         self.address = ctypes.addressof(self._struct)
 
+    def __reduce__(self):
+        raise TypeError(f"{self._name}: a wrapper with jit_args cannot be copied; make another")
+
     def check(self, arguments: dict[str, Any]) -> None:
         """A plan has to be of the dtypes and head sizes in jit_args."""
         for key, value in self._made_for.items():
