@@ -107,6 +107,13 @@ class Blocks(NamedTuple):
             index = index.to(mask.device)
         return mask.reshape(-1, self.page)[index].reshape(-1)
 
+    def causal(self) -> Any:
+        """A mask that hides what lies behind a row's own position."""
+        row, entry = self.spread()
+        last = row % max(self.m, 1) + self.n - self.m
+        first = self.pages[entry] * self.page % max(self.n, 1)
+        return (first[:, None] + numbers(row, range(self.page)) <= last[:, None]).reshape(-1)
+
 
 def blocks_of(rows: Any, counts: Any, starts: Any, sizes: Any, m: int, n: int,
               page: int) -> Blocks:
@@ -150,7 +157,10 @@ class Sparse(Prefill):
                      mask: Any, packed_mask: Any, causal: bool, q_data_type: Any,
                      kv_data_type: Any, o_data_type: Any, sm_scale: Optional[float],
                      options: tuple) -> None:
+        """Plans. On the GPU a mask stands in for causal: the kernels of Hopper take masks only."""
         masked = mask is not None or packed_mask is not None
+        if causal and not masked and getattr(self.device, "type", "cpu") != "cpu":
+            mask, masked = blocks.causal(), True
         kv_lens = blocks.counts * blocks.page
         packed = self._pack_mask(mask, packed_mask, blocks.rows.tolist(), kv_lens.tolist())
         q = _dtypes.of(q_data_type).bit

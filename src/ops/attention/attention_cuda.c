@@ -189,12 +189,12 @@ bool bolide__attention_cuda_rows(const bolide__call *call, frozen_part *f, int64
     return blocks > 0;
 }
 
-/* How pieces of few rows are joined, and into how many few requests are cut: a block joins those of
- * a request faster than a second launch if their rows are few, and reads 17 at once. Three blocks
- * share a multiprocessor. */
+/* How pieces of few rows are joined, and into how many few requests are cut: a second launch is
+ * faster for one request whose pieces have many rows; else a block joins them and reads 17 at once.
+ * Three blocks share a multiprocessor. */
 static void choose_merge(frozen_part *f, int64_t rows, int64_t batch) {
     enum { MERGE_ROWS = 384, MERGE_PIECES = 17 };
-    f->merged_apart = rows * f->workers >= MERGE_ROWS * batch;
+    f->merged_apart = batch == 1 && rows * f->workers >= MERGE_ROWS;
     f->least_busy = f->workers / 3;
     if (!f->merged_apart && f->least_busy > MERGE_PIECES)
         f->least_busy = MERGE_PIECES;
