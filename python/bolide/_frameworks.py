@@ -106,12 +106,20 @@ def empty(like: Any, shape, dtype: Any):
     return numpy.empty(tuple(shape), dtype=numpy_dtype(d))
 
 
-def widened(tensor: Any):
-    """float16 and bfloat16 in float32; any other tensor as it is."""
-    if is_torch(tensor):
-        return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
-    half = _dtypes.name_of(tensor.dtype) in ("float16", "bfloat16")
-    return tensor.astype("float32") if half else tensor
+def as_float32(value: Any):
+    """float16, bfloat16 and float64 in float32; any other tensor, or a number, as it is."""
+    return _in_float32(value, ("float16", "bfloat16", "float64"))
+
+
+def single(value: Any):
+    """float64 in float32; the rest as it is."""
+    return _in_float32(value, ("float64",))
+
+
+def _in_float32(value: Any, names: tuple):
+    if not is_tensor(value) or _dtypes.name_of(value.dtype) not in names:
+        return value
+    return value.float() if is_torch(value) else value.astype("float32")
 
 
 def number(value: Any):

@@ -85,7 +85,8 @@ def test_parameters(row):
     names = [p["name"].lstrip("*") for p in wanted]
     assert [p.name for p in ours][:len(names)] == names
     for p in ours[len(names):]:
-        assert p.kind in (p.KEYWORD_ONLY, p.VAR_KEYWORD), f"{p.name} is not FlashInfer's"
+        assert p.kind in (p.KEYWORD_ONLY, p.VAR_KEYWORD, p.VAR_POSITIONAL), (
+            f"{p.name} is not FlashInfer's")
     for p, w in zip(ours, wanted):
         if w["name"].startswith("*") or p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD):
             continue

@@ -91,7 +91,6 @@ class Planned:
 
     _operators: Operators
     _backends: tuple[str, ...] = ("auto",)
-    _owns_float = False  # whether the float workspace is the wrapper's own, and may grow
 
     def __init__(self, float_workspace_buffer: Tensor, kv_layout: str, use_cuda_graph: bool,
                  backend: str, jit_args: Any = None):
@@ -147,21 +146,29 @@ class Planned:
         self._float_workspace_buffer = float_workspace_buffer
         self._int_workspace_buffer = int_workspace_buffer
         self._pin_memory_int_workspace_buffer = None
+        self._scratch: Optional[Tensor] = None
         if _memory.on_gpu(float_workspace_buffer):
             self._pin_memory_int_workspace_buffer = _memory.pinned(int_workspace_buffer.shape[0])
         self._plan_info = None
         self._set_workspace()
 
     def _set_workspace(self) -> None:
-        self._workspace = Workspace(self._float_workspace_buffer, self._int_workspace_buffer,
+        scratch = self._float_workspace_buffer if self._scratch is None else self._scratch
+        self._workspace = Workspace(scratch, self._int_workspace_buffer,
                                     self._pin_memory_int_workspace_buffer)
 
     def _reserve(self, values: list) -> tuple[int, bool]:
         """Room for a plan in the buffers that the wrapper itself has brought: the bytes of the
         plan, and whether a buffer had to grow. What was outgrown stays alive, since a captured
-        graph may read it."""
+        graph may read it. The same where the caller's float workspace, which programs size for
+        FlashInfer's plans, is too small for one of ours: the wrapper brings scratch of its own."""
         sizes = self._operators.sizes(*values, self._workspace.address)
         grown = False
+        buffer = self._float_workspace_buffer
+        if sizes.device > (buffer if self._scratch is None else self._scratch).nbytes:
+            self._outgrown.append(self._scratch)
+            self._scratch = _frameworks.empty(buffer, (sizes.device,), "uint8")
+            grown = True
         if sizes.device_int > self._int_workspace_buffer.shape[0]:
             self._outgrown.append(self._int_workspace_buffer)
             self._int_workspace_buffer = _frameworks.empty(
@@ -171,11 +178,6 @@ class Planned:
         if host is not None and sizes.pinned > host.shape[0]:
             self._outgrown.append(host)
             self._pin_memory_int_workspace_buffer = _memory.pinned(sizes.pinned)
-            grown = True
-        if self._owns_float and sizes.device > self._float_workspace_buffer.shape[0]:
-            self._outgrown.append(self._float_workspace_buffer)
-            self._float_workspace_buffer = _frameworks.empty(
-                self._float_workspace_buffer, (sizes.device,), "uint8")
             grown = True
         if grown:
             self._set_workspace()
@@ -360,8 +362,8 @@ class Planned:
     def _scales(self, q_scale: Any, k_scale: Any) -> tuple[Any, Any]:
         """The scales of q and k, with sm_scale in one of them."""
         sm = self._default_scale if self._sm_scale is None else self._sm_scale
-        if self._variant is not None and self._variant.is_cpp:
-            sm = 1.0  # the struct has it
+        if self._variant is not None and self._variant.sm_scale is not None:
+            sm = self._variant.sm_scale
         if q_scale is None:
             return sm, k_scale
         if k_scale is None and _frameworks.is_tensor(q_scale):

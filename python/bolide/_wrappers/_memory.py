@@ -2,7 +2,8 @@
 """Copies between host and device that plans need, for torch and NumPy alike.
 
 Lengths on a GPU come back together, with one copy and one wait. Lengths on the host are copied,
-too, so that a caller may write over his arrays after a plan.
+too, so that a caller may write over his arrays after a plan. Arrays of indices in int64 become
+int32, which is what the library reads.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import time
 from typing import Any, Callable
 
-from .. import _frameworks
+from .. import _dtypes, _frameworks
 from .._binding import compiling
 from .._library import BusyError, torch
 
@@ -30,8 +31,19 @@ def _copy(tensor: Any) -> Any:
     return tensor.clone() if _frameworks.is_torch(tensor) else tensor.copy()
 
 
+def _narrow(tensor: Any) -> Any:
+    """Of int64 on the host, int32 if its values fit; others stay, and the library refuses them."""
+    if tensor is None or _dtypes.name_of(tensor.dtype) != "int64":
+        return tensor
+    return _frameworks.narrowed(tensor) if bool((abs(tensor) < 1 << 31).all()) else tensor
+
+
 def to_host(*tensors: Any) -> list:
     """Copies on the host, None for None."""
+    return [_narrow(t) for t in _to_host(tensors)]
+
+
+def _to_host(tensors: tuple) -> list:
     away = [t for t in tensors if on_gpu(t)]
     if not away:
         return [_copy(t) for t in tensors]
@@ -43,10 +55,12 @@ def to_host(*tensors: Any) -> list:
 
 
 def to_device(tensor: Any, device: Any) -> Any:
-    """The tensor on a device; itself if it is there."""
-    if tensor is None or not _frameworks.is_torch(tensor) or tensor.device == device:
-        return tensor
-    return tensor.to(device, non_blocking=True)
+    """The tensor on a device; itself if it is there, and not int64."""
+    if tensor is None:
+        return None
+    if _frameworks.is_torch(tensor) and tensor.device != device:
+        tensor = tensor.to(device, non_blocking=True)
+    return _frameworks.narrowed(tensor)
 
 
 def _followed(tensor: Any) -> Any:
@@ -115,22 +129,23 @@ _counted: dict[tuple[int, int, Any], Any] = {}
 
 
 def counted(n: int, like: Any, step: int = 1) -> Any:
-    """0, step, 2 * step, … (n of them) in int32, where another tensor lies. Those of a GPU are
-    kept, and nobody writes to them."""
+    """0, step, 2 * step, … (n of them) in int32, where another tensor lies. Those of torch are kept,
+    and nobody writes to them."""
     if not _frameworks.is_torch(like):
         import numpy
 
         return numpy.arange(n, dtype=numpy.int32) * numpy.int32(step)
-    if compiling() or not like.is_cuda:
+    if compiling():
         return torch.arange(n, dtype=torch.int32, device=like.device) * step
     key = (n, step, like.device)
     found = _counted.get(key)
     if found is None:
         found = torch.arange(n, dtype=torch.int32, device=like.device) * step
-        if not torch.cuda.is_current_stream_capturing():
+        if not capturing(like.device):
             if len(_counted) >= 1024:
                 _counted.clear()
-            torch.cuda.current_stream(like.device).synchronize()  # for other streams, too
+            if like.is_cuda:
+                torch.cuda.current_stream(like.device).synchronize()  # for other streams, too
             _counted[key] = found
     return found
 

@@ -26,13 +26,18 @@ _OPERATORS = bind(
 class BatchAttention:
     """Attention of requests of any kind, prefill and decode mixed, against their pages.
 
-    :param kv_layout: "NHD" or "HND". :param device: of the tensors: a torch device, or "cpu". The
-        wrapper owns its memory, and takes no more than the plans need.
+    :param kv_layout: "NHD" or "HND". :param device: of the tensors: a torch device, or "cpu"; where
+        torch has no GPU it is the CPU. The wrapper owns its memory, and takes no more than the
+        plans need.
     """
 
     def __init__(self, kv_layout: str = "NHD", device: str = "cuda"):
         self._kv_layout = kv_layout
-        self.device = device if torch is None else torch.device(device)
+        if torch is not None:
+            device = torch.device(device)
+            if device.type == "cuda" and not torch.cuda.is_available():
+                device = torch.device("cpu")
+        self.device = device
         self._workspace: Optional[Workspace] = None
         self._plan_memory: Optional[Plan] = None
         self._plan_info: Optional[Plan] = None

@@ -380,6 +380,8 @@ class BatchDecodeWithPagedKVCacheWrapper(Planned):
         self._before_run()
         if args or self._variant is not None:
             q_scale, k_scale, v_scale = self._scale_arguments(args, q_scale, k_scale, v_scale)
+            if sinks is None and self._variant is not None:
+                sinks = self._variant.sinks
         q_scale, k_scale = self._scales(q_scale, k_scale)
         out, lse = self._outputs(q, out, lse, return_lse)
         tables = self._block_tables

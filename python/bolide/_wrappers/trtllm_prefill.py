@@ -67,7 +67,7 @@ def trtllm_batch_context_with_kv_cache(
 
     :param query: ``[rows, h_q, d]``. :param seq_lens: ``[b]`` int32, keys of each request.
     :param cum_seq_lens_q: ``[b + 1]`` int32: request i owns rows ``cum_seq_lens_q[i]`` on, its last
-        tokens. :param cum_seq_lens_kv: ``[b + 1]``, not read, since seq_lens says it.
+        tokens. :param cum_seq_lens_kv: ``[b + 1]`` or longer, not read, since seq_lens says it.
     :param max_q_len: bound of the rows, max_kv_len of the keys of a request.
     :param batch_size: entries of seq_lens.
     :param causal: no query sees a key behind its own position.
@@ -78,8 +78,9 @@ def trtllm_batch_context_with_kv_cache(
     c.no_nvfp4(name, kv_cache_sf=kv_cache_sf, o_sf_scale=o_sf_scale, o_sf_vec_size=o_sf_vec_size)
     c.no_spcompress(name, uses_spcompress)
     c.check_batch(name, batch_size, seq_lens)
-    if cum_seq_lens_kv is not None and cum_seq_lens_kv.shape[0] != batch_size + 1:
-        raise c.expect(name, "cum_seq_lens_kv", [batch_size + 1], list(cum_seq_lens_kv.shape))
+    if cum_seq_lens_kv is not None and cum_seq_lens_kv.shape[0] <= batch_size:
+        raise c.expect(name, "cum_seq_lens_kv", f"at least {batch_size + 1} elements",
+                       list(cum_seq_lens_kv.shape))
     cache = c.cache_of(name, kv_cache, kv_layout, block_tables, uses_shared_paged_kv_idx)
     out = c.output(name, query, (*query.shape[:-1], cache.v.shape[-1]), out, out_dtype, query.dtype)
     if lse is None and return_lse:

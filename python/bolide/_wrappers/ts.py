@@ -2,7 +2,7 @@
 """What FlashInfer's task-scheduled attention (``prims_ts``: decode, latent decode, prefill) shares.
 
 It is the operators of the other names. Functions plan and run in one call, on the GPU from lengths
-that lie there. The wrappers plan once, in memory of their own, and run any number of times. Masks
+that lie there. The wrappers plan once, in scratch of their own, and run any number of times. Masks
 are "dense" or "causal", pages are HND.
 """
 
@@ -16,30 +16,9 @@ from .._library import torch
 from . import _memory
 from . import contracts as c
 from .once import workspace_bytes
-from .prefill import BatchPrefillWithPagedKVCacheWrapper
-from .ragged import BatchPrefillWithRaggedKVCacheWrapper
-from .mla import BatchMLAPagedAttentionWrapper
 
 Tensor = Any
 FLOAT16, BFLOAT16 = (_dtypes.BY_NAME[n] for n in ("float16", "bfloat16"))
-
-
-class OwnPaged(BatchPrefillWithPagedKVCacheWrapper):
-    """With a workspace of its own."""
-
-    _owns_float = True
-
-
-class OwnRagged(BatchPrefillWithRaggedKVCacheWrapper):
-    """With a workspace of its own."""
-
-    _owns_float = True
-
-
-class OwnLatent(BatchMLAPagedAttentionWrapper):
-    """With a workspace of its own."""
-
-    _owns_float = True
 
 
 # ---- arguments -------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from ..page import get_seq_lens
 from . import _memory
 from . import contracts as c
 from . import ts
+from .prefill import BatchPrefillWithPagedKVCacheWrapper
 from .trtllm_prefill import paged
 from .remembered import remembered
 
@@ -138,7 +139,7 @@ class BatchDecodePagedTSWrapper:
 
     def __init__(self, kv_layout: str = "HND"):
         ts.hnd(type(self).__name__, kv_layout)
-        self._inner: Optional[ts.OwnPaged] = None
+        self._inner: Optional[BatchPrefillWithPagedKVCacheWrapper] = None
 
     def plan(
         self, paged_kv_indptr: Tensor, paged_kv_indices: Tensor, paged_kv_last_page_len: Tensor,
@@ -166,7 +167,8 @@ class BatchDecodePagedTSWrapper:
             qo_indptr = _memory.int32s([i * seq_len_q for i in range(self._b + 1)],
                                        paged_kv_indices)
         if self._inner is None:
-            self._inner = ts.OwnPaged(_frameworks.empty(paged_kv_indices, (16,), "uint8"), "HND")
+            space = _frameworks.empty(paged_kv_indices, (16,), "uint8")
+            self._inner = BatchPrefillWithPagedKVCacheWrapper(space, "HND")
         self._inner.plan(
             qo_indptr, paged_kv_indptr, paged_kv_indices, paged_kv_last_page_len, num_qo_heads,
             num_kv_heads, head_dim, page_size, causal=causal, window_left=window_left,

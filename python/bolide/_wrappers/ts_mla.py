@@ -9,6 +9,7 @@ from .. import _dtypes, _frameworks
 from . import _memory
 from . import contracts as c
 from . import ts
+from .mla import BatchMLAPagedAttentionWrapper
 from .mla_calls import dense_call, without_head_axis
 from .remembered import remembered
 
@@ -114,7 +115,7 @@ class BatchMLADecodePagedTSWrapper:
     """Latent attention of the newest tokens of each request, planned once."""
 
     def __init__(self) -> None:
-        self._inner: Optional[ts.OwnLatent] = None
+        self._inner: Optional[BatchMLAPagedAttentionWrapper] = None
 
     def plan(
         self, block_tables: Tensor, seq_lens: Tensor, num_heads: int, kv_lora_rank: int,
@@ -146,7 +147,8 @@ class BatchMLADecodePagedTSWrapper:
         starts = qo_indptr if self._packed else _memory.int32s(
             [i * self._q_len for i in range(b + 1)], block_tables)
         if self._inner is None:
-            self._inner = ts.OwnLatent(_frameworks.empty(block_tables, (16,), "uint8"))
+            space = _frameworks.empty(block_tables, (16,), "uint8")
+            self._inner = BatchMLAPagedAttentionWrapper(space)
         self._inner._o_data_type = o_data_type
         self._inner.plan(
             c.int32(starts), _memory.int32s([i * pages for i in range(b + 1)], block_tables),

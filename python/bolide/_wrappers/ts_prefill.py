@@ -10,6 +10,8 @@ from ..page import get_seq_lens
 from . import _memory
 from . import contracts as c
 from . import ts
+from .prefill import BatchPrefillWithPagedKVCacheWrapper
+from .ragged import BatchPrefillWithRaggedKVCacheWrapper
 from .trtllm_prefill import paged, ragged
 from .remembered import remembered
 
@@ -81,7 +83,7 @@ class BatchPrefillTSWrapper:
     """Attention of requests over their own keys and values, planned once."""
 
     def __init__(self) -> None:
-        self._inner: Optional[ts.OwnRagged] = None
+        self._inner: Optional[BatchPrefillWithRaggedKVCacheWrapper] = None
 
     def plan(
         self, q: Tensor, k: Tensor, v: Tensor, *, qo_indptr: Optional[Tensor] = None,
@@ -101,7 +103,8 @@ class BatchPrefillTSWrapper:
         self._shapes = tuple(q.shape[:-2]), tuple(k.shape[:-2])
         self._output_scale = ts.positive(name, "output_scale", output_scale)
         if self._inner is None:
-            self._inner = ts.OwnRagged(_frameworks.empty(q, (16,), "uint8"), "NHD")
+            space = _frameworks.empty(q, (16,), "uint8")
+            self._inner = BatchPrefillWithRaggedKVCacheWrapper(space, "NHD")
         self._inner.plan(
             qo_indptr, kv_indptr, q.shape[-2], k.shape[-2], q.shape[-1], v.shape[-1],
             causal=causal, window_left=window_left, q_data_type=q.dtype, kv_data_type=k.dtype,
@@ -180,7 +183,7 @@ class BatchPrefillPagedTSWrapper:
     def __init__(self, kv_layout: str = "HND"):
         ts.hnd(type(self).__name__, kv_layout)
         self._kv_layout = kv_layout
-        self._inner: Optional[ts.OwnPaged] = None
+        self._inner: Optional[BatchPrefillWithPagedKVCacheWrapper] = None
 
     def plan(
         self, q: Tensor, k_cache: Tensor, v_cache: Tensor, qo_indptr: Tensor,
@@ -199,7 +202,8 @@ class BatchPrefillPagedTSWrapper:
         causal = _check_pages(name, k_cache, page_size, self._kv_layout, mask_type, window_left)
         self._output_scale = ts.positive(name, "output_scale", output_scale)
         if self._inner is None:
-            self._inner = ts.OwnPaged(_frameworks.empty(q, (16,), "uint8"), "HND")
+            space = _frameworks.empty(q, (16,), "uint8")
+            self._inner = BatchPrefillWithPagedKVCacheWrapper(space, "HND")
         self._inner.plan(
             qo_indptr, paged_kv_indptr, paged_kv_indices, paged_kv_last_page_len, q.shape[1],
             k_cache.shape[1], q.shape[2], page_size, v_cache.shape[-1], causal=causal,
