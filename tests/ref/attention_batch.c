@@ -422,15 +422,17 @@ static int has_e4m3_weights(const ref_call *c, const batch *t) {
            t->q_start[t->b] * ref_dim(c, "h_q") > 64 * t->b * ref_dim(c, "h_kv");
 }
 
-/* The slack where weights are in e4m3, or 0. Each is off by up to 2^-4 of itself, by 0.026 on
- * average, and so is an output of a row that sees many keys: 0.2 is 7 times that, for the largest
- * of millions. Of normal data a row that sees n keys has outputs of sqrt(e / n), at most 1, and the
- * slack is relative to the root mean square of all. Where a row sees few, the largest of its
- * weights, a power of two and exact, is half of their sum. */
-double attention_e4m3_slack(const ref_call *c, const batch *t) {
-    double sum = 0, largest = 0, rows = 0;
-    if (!has_e4m3_weights(c, t))
-        return 0;
+/* Of normal data a row that sees n keys has outputs of sqrt(e / n), at most 1. Errors of rows that
+ * see few stand out where others see many, for slack is relative to the root mean square of all. */
+typedef struct {
+    double mean;    /* of the rows' squares, 0 if no row sees a key */
+    double largest; /* of the squares, as far as weights are rounded */
+    double fewest;  /* keys of a row that sees more than one */
+} key_counts;
+
+static key_counts count_keys(const ref_call *c, const batch *t) {
+    key_counts counts = {.fewest = INFINITY};
+    double sum = 0, rows = 0;
     for (int64_t r = 0; r < t->b; r++) {
         for (int64_t i = 0; i < t->q_len[r]; i++) {
             int64_t n = 0;
@@ -439,9 +441,32 @@ double attention_e4m3_slack(const ref_call *c, const batch *t) {
             const double square = n > 0 ? fmin(1, 2.718 / (double)n) : 0;
             sum += square;
             rows += n > 0;
-            if (n > 1)
-                largest = fmax(largest, n <= 8 ? 0.25 * square : square);
+            if (n < 2)
+                continue; /* its weight is exact */
+            /* With few keys the largest weight, a power of two and exact, is half of their sum. */
+            counts.largest = fmax(counts.largest, n <= 8 ? 0.25 * square : square);
+            counts.fewest = fmin(counts.fewest, (double)n);
         }
     }
-    return sum > 0 ? 0.2 * fmax(1, sqrt(largest * rows / sum)) : 0.2;
+    counts.mean = rows > 0 ? sum / rows : 0;
+    return counts;
+}
+
+/* The slack where weights are in e4m3, or 0. Each is off by up to 2^-4 of itself, by 0.026 on
+ * average, and so is an output of a row that sees many keys: 0.2 is 7 times that, for the largest
+ * of millions. */
+double attention_e4m3_slack(const ref_call *c, const batch *t) {
+    if (!has_e4m3_weights(c, t))
+        return 0;
+    const key_counts counts = count_keys(c, t);
+    return counts.mean > 0 ? 0.2 * fmax(1, sqrt(counts.largest / counts.mean)) : 0.2;
+}
+
+/* The slack where weights have 16 bits and are off by up to `unit` of themselves. Ten times that
+ * covers the largest of many outputs. In rows of five keys the largest of 10^5 outputs was off by
+ * two units of a normal value; with more than eight keys errors cancel. */
+double attention_half_slack(const ref_call *c, const batch *t, double unit) {
+    const key_counts counts = count_keys(c, t);
+    const double few = 3 * sqrt(fmin(1, 8 / counts.fewest));
+    return unit * fmax(10, counts.mean > 0 ? few / sqrt(counts.mean) : 0);
 }

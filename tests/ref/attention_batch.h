@@ -36,6 +36,7 @@ void attention_fill_mask(ref_call *c, const batch *t);
 void attention_fill_draft(ref_call *c, const batch *t);
 int attention_sees(const ref_call *c, const batch *t, int64_t r, int64_t i, int64_t j);
 double attention_e4m3_slack(const ref_call *c, const batch *t);
+double attention_half_slack(const ref_call *c, const batch *t, double unit);
 void attention_fill_scales(ref_call *c);
 void attention_fill_paged(ref_call *c, const batch *t, const char *indptr,
                           const char *last_page_len, const char *lens);

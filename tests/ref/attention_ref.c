@@ -173,10 +173,10 @@ static double logit_slack(const ref_call *c) {
         return f32_slack(c);
     if (cuda && attention_e4m3_slack(c, ref_state(c, sizeof(batch))) > 0)
         return attention_e4m3_slack(c, ref_state(c, sizeof(batch)));
-    /* Tensor cores take weights in 16 bits: bf16 with bf16 queries, else f16. Each is off by up to
-     * 2^-9 or 2^-12; ten times that covers the largest of many outputs, also in rows that see few
-     * keys. The CPU's units round the same way, with more room for small problems. */
-    return units ? 12 * 0x1p-9 : bf16 ? 10 * 0x1p-9 : 10 * 0x1p-12;
+    /* Tensor cores take weights in 16 bits: bf16 with bf16 queries, else f16. The CPU's units round
+     * the same way, with more room for small problems. */
+    return (units ? 1.2 : 1) *
+           attention_half_slack(c, ref_state(c, sizeof(batch)), bf16 ? 0x1p-9 : 0x1p-12);
 }
 
 static double flops_of(const ref_call *c) {
