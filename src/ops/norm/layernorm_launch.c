@@ -4,6 +4,7 @@
 // decides what the kernel does.
 
 #include "cuda/cuda.h"
+#include <stdlib.h>
 #include "ops/norm/norm_internal.h"
 
 /* More chunks do not fit in the registers of a block, as floats. */
@@ -36,7 +37,14 @@ static bolide__norm_layout layout_of(int64_t chunks) {
 bolide_status bolide__layernorm_launch(const bolide__call *call,
                                        const bolide__layernorm_params *p) {
     const int64_t chunk = 16 / p->input.bytes, chunks = (p->d + chunk - 1) / chunk;
-    const bolide__norm_layout l = layout_of(chunks);
+    bolide__norm_layout l = layout_of(chunks);
+    int sets = 1;
+    const char *bx = getenv("BX_LN");
+    if (bx && l.threads == 256) {
+        sets = bx[1] - '0';
+        l.per = bx[0] - '0';
+        l.threads = 512 / l.per;
+    }
     const uint64_t bits = alignment_of(p) | (uint64_t)chunk;
     const int64_t flags = (p->residual_out.data ? BOLIDE__LAYERNORM_FUSED : 0) |
                           (p->residual.data ? BOLIDE__LAYERNORM_RESIDUAL : 0) |
@@ -54,7 +62,9 @@ bolide_status bolide__layernorm_launch(const bolide__call *call,
     bolide__spec_add(&s, "PER", l.per);         /* follows from d, as ROWS does */
     bolide__spec_add(&s, "WIDE", bolide__is_wide(p->rows));
     bolide__spec_add(&s, "ROWS", l.rows);
+    bolide__spec_add(&s, "SETS", sets);
+    const int64_t a_block = (int64_t)l.rows * sets;
     const bolide__grid g = {
-        .x = (p->rows + l.rows - 1) / l.rows, .block = l.threads * l.rows, .dependent = 1};
+        .x = (p->rows + a_block - 1) / a_block, .block = l.threads * l.rows, .dependent = 1};
     return bolide__cuda_launch(call, &s, &g, p, sizeof *p);
 }

@@ -4,12 +4,14 @@
 // of it fits in shared memory, and the launches.
 
 #include "cuda/cuda.h"
+#include <stdlib.h>
 #include "ops/sampling/sampling_internal.h"
 
 /* Blocks of a row, and whether they hold it in shared memory. */
 typedef struct layout {
     int32_t blocks, cached;
     int32_t shared; /* bytes */
+    int32_t solo;   /* a multiprocessor has one block of a selection */
 } layout;
 
 enum {
@@ -44,7 +46,7 @@ static layout keeping_layout(const bolide__call *call, int64_t rows, int64_t v) 
         blocks *= 2;
     const int64_t part = part_bytes(v, blocks);
     const int32_t cached = part <= whole;
-    return (layout){blocks, cached, (int32_t)(cached ? part : 0)};
+    return (layout){blocks, cached, (int32_t)(cached ? part : 0), 0};
 }
 
 /* For a selection: as many blocks as the chip holds at once, two on a multiprocessor, but for the
@@ -59,13 +61,21 @@ static layout selecting_layout(const bolide__call *call, int64_t rows, int64_t v
     while (blocks < most && v > 4096 * blocks &&
            rows * blocks * 2 <= (2 * blocks == BOLIDE__ROW_BLOCKS ? slots * 3 / 8 : slots))
         blocks *= 2;
+    int32_t solo = 0;
+    if (getenv("BX_SOLO") && blocks < BOLIDE__ROW_BLOCKS) {
+        if (blocks > 1 && 2 * rows * blocks >= 3 * (int64_t)limits->sm_count) {
+            blocks /= 2;
+            solo = 1;
+        }
+    }
     /* As the kernels see it. */
     const int large = limits->arch == 80 || (limits->arch >= 90 && limits->arch < 120);
     const int32_t room = limits->arch < 80    ? BOLIDE__ROW_ROOM_SMALL
-                         : indexed && large   ? BOLIDE__ROW_ROOM_INDEXED
+                         : large && (indexed || (blocks == 1 && limits->arch >= 90))
+                             ? BOLIDE__ROW_ROOM_INDEXED
                          : limits->arch == 80 ? BOLIDE__ROW_ROOM_80
                                               : BOLIDE__ROW_ROOM;
-    return (layout){blocks, 0, room};
+    return (layout){blocks, 0, room, solo};
 }
 
 /* For rows that are read once and not kept: spread for the sake of balance alone. */
@@ -75,7 +85,7 @@ static layout streaming_layout(const bolide__call *call, int64_t rows, int64_t v
     int32_t blocks = 1;
     while (blocks < most && rows * blocks <= limits->sm_count && v > 4096 * blocks)
         blocks *= 2;
-    return (layout){blocks, 0, 0};
+    return (layout){blocks, 0, 0, 0};
 }
 
 /* Vectors are counted in 32 bits. */
@@ -94,6 +104,7 @@ static bolide__spec spec_of(const char *source, const char *function, int64_t dt
     bolide__spec_add(&s, "KIND", kind);        /* follows from the operator */
     bolide__spec_add(&s, "CLUSTER", l.blocks); /* 1, 2, 4, 8, 16 */
     bolide__spec_add(&s, "CACHED", l.cached);  /* for softmax and speculative sampling */
+    bolide__spec_add(&s, "SOLO", l.solo);
     return s;
 }
 
