@@ -30,7 +30,7 @@ constexpr int VEC = SPEC_VEC;         /* elements a load: a power of two that di
 constexpr int THREADS = SPEC_THREADS; /* of a row: 8, 16 or a multiple of 32 up to 1024 */
 constexpr int PER = SPEC_PER;         /* chunks a thread: 1, 2, 4; 0: read again */
 constexpr int ROWS = SPEC_ROWS;       /* of a block: 1, 4, 8, 16 */
-constexpr int SETS = SPEC_SETS;       /* so many times ROWS one below the other: 1, 2, 4 */
+constexpr int SETS = SPEC_SETS;       /* rows of a thread, one below the other: 1, 2 */
 constexpr int BLOCK = THREADS * ROWS;
 static_assert(SETS == 1 || (PER > 0 && !FUSED && !MODULATED), "rows that share gamma and beta");
 static_assert(BLOCK <= 1024 && BLOCK % 32 == 0, "whole warps");
@@ -139,10 +139,11 @@ template <bool SQUARES> float chunk_sum(const float (&x)[CHUNK], int64_t i, int6
     float part[2] = {};
 #pragma unroll
     for (int k = 0; k < CHUNK; k++) {
-        const float y = i * CHUNK + k < d ? x[k] - mean : 0.0f;
+        const float y = VEC == CHUNK || i * CHUNK + k < d ? x[k] - mean : 0.0f;
         part[k % 2] = SQUARES ? fmaf(y, y, part[k % 2]) : part[k % 2] + y;
     }
-    return part[0] + part[1];
+    /* A chunk that is one load is inside the row as a whole or not at all. */
+    return VEC == CHUNK && i * CHUNK >= d ? 0.0f : part[0] + part[1];
 }
 
 /* What chunk i is multiplied by, and what is added. Without modulation all rows share them. */

@@ -4,7 +4,6 @@
 // decides what the kernel does.
 
 #include "cuda/cuda.h"
-#include <stdlib.h>
 #include "ops/norm/norm_internal.h"
 
 /* More chunks do not fit in the registers of a block, as floats. */
@@ -37,14 +36,7 @@ static bolide__norm_layout layout_of(int64_t chunks) {
 bolide_status bolide__layernorm_launch(const bolide__call *call,
                                        const bolide__layernorm_params *p) {
     const int64_t chunk = 16 / p->input.bytes, chunks = (p->d + chunk - 1) / chunk;
-    bolide__norm_layout l = layout_of(chunks);
-    int sets = 1;
-    const char *bx = getenv("BX_LN");
-    if (bx && l.threads == 256) {
-        sets = bx[1] - '0';
-        l.per = bx[0] - '0';
-        l.threads = 512 / l.per;
-    }
+    const bolide__norm_layout l = layout_of(chunks);
     const uint64_t bits = alignment_of(p) | (uint64_t)chunk;
     const int64_t flags = (p->residual_out.data ? BOLIDE__LAYERNORM_FUSED : 0) |
                           (p->residual.data ? BOLIDE__LAYERNORM_RESIDUAL : 0) |
@@ -53,6 +45,10 @@ bolide_status bolide__layernorm_launch(const bolide__call *call,
                           (p->gate_bias ? BOLIDE__LAYERNORM_GATE_BIAS : 0) |
                           (p->scale_bias ? BOLIDE__LAYERNORM_SCALE_BIAS : 0) |
                           (p->shift_bias ? BOLIDE__LAYERNORM_SHIFT_BIAS : 0);
+    /* Of many rows a thread has parts of two, which share the loads of gamma and beta; their sums are
+     * what they are alone. */
+    const int64_t many = 16 * (int64_t)bolide__cuda_limits_of(call->ctx)->sm_count;
+    const int64_t sets = flags == 0 && l.per == 2 && l.rows == 1 && p->rows >= many ? 2 : 1;
     bolide__spec s = BOLIDE_SPEC("norm/layernorm.cu", "bolide_layernorm");
     bolide__spec_add(&s, "INPUT", p->input.dtype); /* 3 values */
     bolide__spec_add(&s, "OUT", p->out.dtype);     /* INPUT or 2 values */
@@ -62,7 +58,7 @@ bolide_status bolide__layernorm_launch(const bolide__call *call,
     bolide__spec_add(&s, "PER", l.per);         /* follows from d, as ROWS does */
     bolide__spec_add(&s, "WIDE", bolide__is_wide(p->rows));
     bolide__spec_add(&s, "ROWS", l.rows);
-    bolide__spec_add(&s, "SETS", sets);
+    bolide__spec_add(&s, "SETS", sets); /* 2 values with PER 2 */
     const int64_t a_block = (int64_t)l.rows * sets;
     const bolide__grid g = {
         .x = (p->rows + a_block - 1) / a_block, .block = l.threads * l.rows, .dependent = 1};

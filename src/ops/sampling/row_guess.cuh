@@ -9,10 +9,6 @@
 
 #include "ops/sampling/row_view.cuh"
 
-#if !defined(SPEC_SOLO)
-#error "SOLO: 1 if a multiprocessor has one block of the selection"
-#endif
-constexpr bool SOLO = SPEC_SOLO;
 static_assert(LOGITS || !CACHED, "a selection reads memory again where it must");
 
 constexpr bool SMALL = ARCH < 80;
@@ -37,10 +33,10 @@ constexpr int ROOMY = SMALL ? 2048 : 4096;
 /* Few rows have a multiprocessor for each block, with twice the registers. */
 constexpr bool LONE = CLUSTER == BOLIDE__ROW_BLOCKS;
 /* Vectors that a lane looks at for a guess. */
-constexpr int SAMPLE = LONE ? (PROBS ? 4 : 2) : SOLO ? (LOGITS ? 4 : 8) : LOGITS ? 1 : 4;
+constexpr int SAMPLE = LONE ? (PROBS ? 4 : 2) : SOLO ? 4 : LOGITS ? 1 : 4;
 /* Vectors that a lane has under way as a row is read. */
 constexpr int GATHER = LONE                 ? 4
-                       : SOLO               ? (LOGITS || RANKED ? 4 : 6)
+                       : SOLO               ? (RANKED ? 4 : 8)
                        : LOGITS || RANKED   ? 2
                        : PROBS              ? 3
                                             : 4;
@@ -353,7 +349,7 @@ __forceinline__ void judge_sample(const select_room *room, select_state *state, 
                                   float target, bool counted) {
     /* Counts add up from the top, masses from the bottom. Where values lie in their bin is not
      * known: the variance of that as a part of their squares. */
-    constexpr float WITHIN = 2e-4f, DEVIATIONS = LARGE && IN_PLACE ? 4.0f : 3.0f;
+    constexpr float WITHIN = 2e-4f, DEVIATIONS = LARGE && IN_PLACE && !SOLO ? 3.25f : 3.0f;
     const int at = counted ? THREADS - 1 - (int)threadIdx.x : (int)threadIdx.x;
     uint32_t count[2];
     float weight[2], own = 0.0f;
