@@ -2,7 +2,8 @@
 //
 // The CUDA backend of the attention operators: which of the two kernels computes a problem
 // (attention.cu on tensor cores, attention_float.cu), its tiles, its shared memory, its
-// specialisation and its launch. The merge of tiles in several pieces is part of the kernels.
+// specialisation and its launch. The merge of tiles in several pieces is part of the kernels, but
+// for latents (attention_latent_merge.cu).
 
 #include "core/context.h"
 #include "cuda/cuda.h"
@@ -190,11 +191,12 @@ void bolide__attention_cuda_choose(const bolide__call *call, frozen_part *f, int
     const bolide__cuda_limits *limits = bolide__cuda_limits_of(call->ctx);
     int64_t blocks = 0;
     f->unit_heads = 1;
-    f->keys = f->stages = f->latent90 = 0;
+    f->keys = f->stages = f->latent90 = f->merged_apart = 0;
     if (is_latent(f, limits)) {
         if (bolide__dtype_bytes(f->kv_dtype) == 2)
-            bolide__attention_latent90_choose(call, f);
+            bolide__attention_latent90_choose(call, f, rows);
         blocks = choose_latent(limits, f, f->latent90 ? BOLIDE__LATENT90_ROWS : rows);
+        f->merged_apart = blocks > 0;
     } else if (!needs_float(f)) {
         /* 128 rows hold their sums in registers up to a head size of 128, and then leave no room
          * for the conversion of 8-bit operands. */
@@ -207,7 +209,12 @@ void bolide__attention_cuda_choose(const bolide__call *call, frozen_part *f, int
         f->tile_rows = FLOAT_ROWS;
         blocks = 2;
     }
-    choose_workers(limits, f, blocks);
+    if (f->latent90) {
+        f->tile_rows *= f->latent90;
+        f->workers = limits->sm_count > f->latent90 ? limits->sm_count / f->latent90 : 1;
+    } else {
+        choose_workers(limits, f, blocks);
+    }
 }
 
 /* ---- the specialisation -----------------------------------------------------------------------
@@ -299,6 +306,27 @@ static bool is_latent_q_wide(const bolide__attention_params *p) {
     return (((uintptr_t)p->q | (uintptr_t)p->q_tail | (uint64_t)(strides * 2)) & 15) == 0;
 }
 
+/* Joins the pieces of latents: a column of blocks for each tile that the schedule may have cut. How
+ * many it has cut only the plan's live part says. */
+static bolide_status run_latent_merge(const bolide__call *call, const frozen_part *f,
+                                      const bolide__attention_params *p) {
+    enum { BLOCKS = 2048, THREADS = 512 };
+    bolide__spec s =
+        BOLIDE_SPEC("attention/attention_latent_merge.cu", "bolide_attention_latent_merge");
+    if (!f->max_merges)
+        return BOLIDE_OK;
+    bolide__spec_add(&s, "OT", p->o_dtype); /* 5 values */
+    bolide__spec_add(&s, "D_VO", p->d_vo);  /* 512, 256; multiples of 32 */
+    const int64_t wanted = BLOCKS / f->max_merges, most = f->tile_rows;
+    const bolide__grid g = {.x = f->max_merges,
+                            .z = wanted > most ? most
+                                 : wanted < 1  ? 1
+                                               : wanted,
+                            .block = THREADS,
+                            .dependent = 1};
+    return bolide__cuda_launch(call, &s, &g, p, sizeof *p);
+}
+
 static bolide_status run_latent(const bolide__call *call, const frozen_part *f,
                                 bolide__attention_params *p, bolide__grid *g) {
     const int64_t flags = flags_of(p, f->q_len) & (MASKED | CAPPED | SPECIAL);
@@ -306,22 +334,25 @@ static bolide_status run_latent(const bolide__call *call, const frozen_part *f,
     if (f->latent90)
         BOLIDE_TRY(bolide__attention_latent90_run(call, f, p, flags, &served));
     if (served)
-        return BOLIDE_OK;
+        return run_latent_merge(call, f, p);
+    const int64_t shares = f->latent90 ? f->latent90 : 1, rows = f->tile_rows / shares;
     bolide__spec s = BOLIDE_SPEC("attention/attention_latent.cu", "bolide_attention_latent");
-    bolide__spec_add(&s, "T", latent_type(p));  /* f16, bf16 */
-    bolide__spec_add(&s, "QT", p->q_dtype);     /* that, two of 8 bits */
-    bolide__spec_add(&s, "KT", p->kv_dtype);    /* the same */
-    bolide__spec_add(&s, "OT", p->o_dtype);     /* 5 values */
-    bolide__spec_add(&s, "D_CKV", p->d_vo);     /* 512, 256 */
-    bolide__spec_add(&s, "D_KPE", p->d_tail);   /* 64, 0 */
-    bolide__spec_add(&s, "ROWS", f->tile_rows); /* 16, 32, 64 */
-    bolide__spec_add(&s, "KEYS", f->keys);      /* 32, 16: the chip */
+    bolide__spec_add(&s, "T", latent_type(p)); /* f16, bf16 */
+    bolide__spec_add(&s, "QT", p->q_dtype);    /* that, two of 8 bits */
+    bolide__spec_add(&s, "KT", p->kv_dtype);   /* the same */
+    bolide__spec_add(&s, "OT", p->o_dtype);    /* 5 values */
+    bolide__spec_add(&s, "D_CKV", p->d_vo);    /* 512, 256 */
+    bolide__spec_add(&s, "D_KPE", p->d_tail);  /* 64, 0 */
+    bolide__spec_add(&s, "ROWS", rows);        /* 16, 32, 64 */
+    bolide__spec_add(&s, "KEYS", f->keys);     /* 32, 16: the chip */
     bolide__spec_add(&s, "FLAGS",
                      flags | (is_latent_wide(p) ? WIDE : 0) | (p->row_scales ? SCALED : 0));
     p->flags |= is_latent_q_wide(p) ? BOLIDE__ATTN_Q_WIDE : 0;
-    g->block = (int32_t)(latent_warps(f, f->tile_rows) * 32);
-    g->shared = (int32_t)latent_shared_bytes(f, f->tile_rows, f->keys);
-    return bolide__cuda_launch(call, &s, g, p, sizeof *p);
+    g->z = shares;
+    g->block = (int32_t)(latent_warps(f, rows) * 32);
+    g->shared = (int32_t)latent_shared_bytes(f, rows, f->keys);
+    BOLIDE_TRY(bolide__cuda_launch(call, &s, g, p, sizeof *p));
+    return run_latent_merge(call, f, p);
 }
 
 static int64_t page_shift_of(int64_t page_size) {

@@ -59,6 +59,15 @@ constexpr int Q_CHUNKS = ROPE ? (HALF + CHUNK / 2 - 1) / (CHUNK / 2) : (D_QK + C
 #endif
 #include "ops/attention/attention_device.cuh"
 
+#ifdef BOLIDE__VARIANT_STATE /* a struct in CUDA C++ that changes the maximum and sum of a row */
+constexpr bool RESTATED = true;
+#else
+constexpr bool RESTATED = false;
+void bolide__variant_state(const bolide__variant_at *, const bolide__variant_extra *, int, float &,
+                           float &, float &) {
+}
+#endif
+
 struct shared_memory {
     float q[D_QK][ROWS];
     float side[KEYS][CHUNK + 1]; /* of K or V */
@@ -364,14 +373,28 @@ void run_tile(const params &p, const work &w, int32_t first, rows_state &r, shar
     __syncthreads();
 }
 
+/* The variant's last word on a row of a piece, of which the first is number 0. */
+void restate(const params &p, const work &w, int32_t row, rows_state &r, int i, float &l) {
+    const bolide__variant_at here = place_of(p, w, row, 0);
+    /* Without a visible key far below all, so that a difference of two such maxima is 0. */
+    float m = fmaxf(r.m[i], -1e30f), scale = 1;
+    bolide__variant_state(&here, p.extra, w.slot < 0 ? 0 : w.slot - w.merge_slot, m, l, scale);
+    r.m[i] = l == 0 ? -INFINITE : m;
+#pragma unroll
+    for (int c = 0; c < COLUMNS; c++)
+        r.o[i][c] *= scale;
+}
+
 void write_item(const params &p, const work &w, int32_t rows, rows_state &r, shared_memory &s) {
     const int lane = threadIdx.x % 32;
 #pragma unroll
     for (int i = 0; i < OWN; i++) {
         const int32_t row = threadIdx.x / 32 * OWN + i;
-        const float l = lanes_sum<32>(r.l[i]);
+        float l = lanes_sum<32>(r.l[i]);
         if (row >= rows)
             continue;
+        if constexpr (RESTATED)
+            restate(p, w, row, r, i, l);
         const int64_t at = slot_row_of(p, w.slot, row);
         place to = {};
         if (w.slot < 0)

@@ -237,6 +237,8 @@ void put_work(const planner &p, int64_t stretches, int64_t t, int64_t k0, int32_
         w.merge_slot = base;
         w.merge_count = p.cuts[behind].cuts_before - p.cuts[first].cuts_before + 1;
         w.slot = base + (int32_t)(index - t) - p.cuts[first].cuts_before;
+        if (p.merged_apart && w.slot == w.merge_slot)
+            p.arrivals[w.merge] = (int32_t)index;
     }
     p.works[index] = w;
 }
@@ -285,8 +287,10 @@ extern "C" __global__ void __launch_bounds__(THREADS) bolide_attention_plan(cons
             head.first = p.works[begin];
         p.heads[w] = head;
     }
-    for (int64_t i = threadIdx.x; i < p.max_merges * p.h_kv; i += THREADS)
-        p.arrivals[i] = 0;
+    if (!p.merged_apart) {
+        for (int64_t i = threadIdx.x; i < p.max_merges * p.h_kv; i += THREADS)
+            p.arrivals[i] = 0;
+    }
     if (threadIdx.x == 0)
         *p.counts = {(int32_t)items, (int32_t)divided, (int32_t)(cuts + divided), (int32_t)p.batch};
 }

@@ -36,7 +36,7 @@ bolide__schedule_capacity bolide__schedule_capacity_of(const bolide__schedule_ru
         /* Each cut makes one item more; a divided tile has at least one cut, and one slot more
          * than cuts. */
         c.items = works + rules->workers;
-        c.merges = rules->workers;
+        c.merges = min64(rules->workers, works);
         c.slots = 2 * (int64_t)rules->workers;
     } else if (rules->split == BOLIDE__SPLIT_FIXED) {
         const int64_t pieces = ceil_div(max64(maxima->kv_len, 1), rules->chunk);
