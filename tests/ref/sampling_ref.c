@@ -376,8 +376,7 @@ static double score(const ref_call *c, int64_t row, int64_t i) {
     ref_words(c, row, block, upper);
     ref_words(c, row, block | 0x80000000u, lower);
     const int shift = i / 128 % 2 ? 0 : 16;
-    const uint32_t word =
-        (upper[i % 4] >> shift & 0xffff) << 16 | (lower[i % 4] >> shift & 0xffff);
+    const uint32_t word = (upper[i % 4] >> shift & 0xffff) << 16 | (lower[i % 4] >> shift & 0xffff);
     const double v = ((double)word + 0.5) * 0x1p-32, most = 1 - 0x1p-24;
     return clean(in->f64[from * in->shape[1] + i], 1) - log(-log1p(-(v < most ? v : most)));
 }

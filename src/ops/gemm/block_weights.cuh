@@ -111,9 +111,7 @@ rounded round_piece(const float (&x)[PIECE]) {
 #pragma unroll
     for (int i = 0; i < PLANES; i++)
         r.plane[i] = uint2{word[i][0], word[i][1]};
-    r.scale = usable         ? most / largest
-              : most < least ? 0.0f
-                             : bits_float(0x7fc00000);
+    r.scale = usable ? most / largest : most < least ? 0.0f : bits_float(0x7fc00000);
     r.sum = sum;
     return r;
 }

@@ -141,9 +141,8 @@ void multiply(const slab &s, int row, int column, float (&acc)[2][4][4]) {
         for (int i = 0; i < 2; i++) {
 #pragma unroll
             for (int plane = 0; plane < PLANES; plane++)
-                load_matrices<false>(a[plane][i],
-                                     s.a[plane] +
-                                         place_of(row + i * 16 + lane % 16, block * 2 + lane / 16));
+                load_matrices<false>(a[plane][i], s.a[plane] + place_of(row + i * 16 + lane % 16,
+                                                                        block * 2 + lane / 16));
             load_matrices<false>(b[i], s.b + place_of(column + i * 16 + matrix / 2 * 8 + line,
                                                       block * 2 + matrix % 2));
         }
@@ -168,8 +167,8 @@ void multiply(const slab &s, int row, int column, float (&acc)[2][4][4]) {
                         dot = fmaf(255.0f, dot, bits_float(c[PLANES - 1][e]) - ZERO);
                     acc[i][j][e] = fmaf(dot, (e % 2 ? d.y : d.x) * scale[e / 2], acc[i][j][e]);
                     if constexpr (FORMAT == W_Q4_1)
-                        acc[i][j][e] = fmaf(s.min[block][n + e % 2], s.sum[block][first + e / 2 * 8],
-                                            acc[i][j][e]);
+                        acc[i][j][e] = fmaf(s.min[block][n + e % 2],
+                                            s.sum[block][first + e / 2 * 8], acc[i][j][e]);
                 }
             }
         }

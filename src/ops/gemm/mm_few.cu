@@ -21,7 +21,7 @@ constexpr int64_t BIAS = SPEC_BIAS; /* the same; 0: none */
 constexpr int HALVES = SPEC_HALVES;
 constexpr int WARPS = 8, THREADS = WARPS * 32;
 constexpr int COLUMNS = 16, ROWS = 16;
-constexpr int STEP = 64; /* of k: two loads of a lane */
+constexpr int STEP = 64;                           /* of k: two loads of a lane */
 constexpr int AHEAD = ARCH >= 80 ? 4 / HALVES : 1; /* steps whose loads are under way together */
 
 using elem = element<DT>::type;

@@ -218,7 +218,8 @@ void row_sums(float (&x)[SETS], float (*scratch)[SETS]) {
     }
 }
 
-extern "C" __global__ void __launch_bounds__(BLOCK, FUSED || MODULATED ? 1 : larger(1024 / BLOCK, 1))
+extern "C" __global__ void __launch_bounds__(BLOCK,
+                                             FUSED || MODULATED ? 1 : larger(1024 / BLOCK, 1))
     bolide_layernorm(const __grid_constant__ bolide__layernorm_params p) {
     __shared__ float scratch[2][BLOCK / 32][SETS];
     release_next_kernel();

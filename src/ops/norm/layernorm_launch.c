@@ -45,8 +45,8 @@ bolide_status bolide__layernorm_launch(const bolide__call *call,
                           (p->gate_bias ? BOLIDE__LAYERNORM_GATE_BIAS : 0) |
                           (p->scale_bias ? BOLIDE__LAYERNORM_SCALE_BIAS : 0) |
                           (p->shift_bias ? BOLIDE__LAYERNORM_SHIFT_BIAS : 0);
-    /* Of many rows a thread has parts of two, which share the loads of gamma and beta; their sums are
-     * what they are alone. */
+    /* Of many rows a thread has parts of two, which share the loads of gamma and beta; their sums
+     * are what they are alone. */
     const int64_t many = 16 * (int64_t)bolide__cuda_limits_of(call->ctx)->sm_count;
     const int64_t sets = flags == 0 && l.per == 2 && l.rows == 1 && p->rows >= many ? 2 : 1;
     bolide__spec s = BOLIDE_SPEC("norm/layernorm.cu", "bolide_layernorm");

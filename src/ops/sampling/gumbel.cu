@@ -76,8 +76,8 @@ __forceinline__ uint32_t least_halves(random4 w) {
         return least;
     } else {
         const uint32_t upper = smaller(smaller(w.x, w.y), smaller(w.z, w.w));
-        const uint32_t lower = smaller(smaller(w.x & 0xffff, w.y & 0xffff),
-                                       smaller(w.z & 0xffff, w.w & 0xffff));
+        const uint32_t lower =
+            smaller(smaller(w.x & 0xffff, w.y & 0xffff), smaller(w.z & 0xffff, w.w & 0xffff));
         return (upper & 0xffff0000u) | lower;
     }
 }
@@ -113,8 +113,9 @@ __forceinline__ void offer(contest &c, uint32_t *shared, const float (&x)[4], in
 
 /* Two vectors of each lane, `first` and 128 elements behind it, that share block n; of the second
  * block elements use the same halves as of the first. */
-__forceinline__ void offer_pair(contest &c, uint32_t *shared, const raw_t (&raw)[PAIR], bool (&there)[PAIR], int first,
-                                const generator &g, uint32_t n, float slack) {
+__forceinline__ void offer_pair(contest &c, uint32_t *shared, const raw_t (&raw)[PAIR],
+                                bool (&there)[PAIR], int first, const generator &g, uint32_t n,
+                                float slack) {
     const random4 w = g.words(n);
     float largest = -INFINITE;
 #pragma unroll
@@ -167,8 +168,8 @@ __forceinline__ float prime(const row_view &r, bool aligned, const generator &g)
         const uint32_t word[4] = {w.x, w.y, w.z, w.w};
 #pragma unroll
         for (int i = 0; i < 4; i++)
-            best = fmaxf(best, clean(to_float(raw.at[i])) +
-                                   noise_near(unit_of_word(word[i] | 0xffffu)));
+            best = fmaxf(best,
+                         clean(to_float(raw.at[i])) + noise_near(unit_of_word(word[i] | 0xffffu)));
     }
     return best - (2e-3f + 2e-6f * fabsf(best));
 }

@@ -19,13 +19,13 @@ constexpr int BINS = BOLIDE__ROW_BINS, GUESS_BINS = 1024, GUESS_WORDS = GUESS_BI
 /* Else each lane keeps a list of its own, in the order in which it reads. A row of one block leaves
  * them where they are. */
 constexpr bool IN_PLACE = !INDEXED && CLUSTER == 1;
-constexpr int OWN_POOL = 448; /* of a warp, with columns */
+constexpr int OWN_POOL = 448;                    /* of a warp, with columns */
 constexpr bool LARGE = ARCH >= 90 && ARCH < 120; /* 227 KB of shared memory a block */
-constexpr int LANE_POOL = SMALL                ? 20
-                          : CLUSTER > 1        ? 24
-                          : ARCH == 80         ? 28
-                          : LARGE && !RANKED   ? 43
-                                               : 32;
+constexpr int LANE_POOL = SMALL              ? 20
+                          : CLUSTER > 1      ? 24
+                          : ARCH == 80       ? 28
+                          : LARGE && !RANKED ? 43
+                                             : 32;
 constexpr int POOL = IN_PLACE ? THREADS * LANE_POOL : 8192, SLOTS = POOL / CLUSTER;
 constexpr int OVERFULL = 1 << 16; /* a count of what has no room */
 /* Up to so many values over a guess, nothing is taken for certain. */
@@ -35,11 +35,7 @@ constexpr bool LONE = CLUSTER == BOLIDE__ROW_BLOCKS;
 /* Vectors that a lane looks at for a guess. */
 constexpr int SAMPLE = LONE ? (PROBS ? 4 : 2) : SOLO ? 4 : LOGITS ? 1 : 4;
 /* Vectors that a lane has under way as a row is read. */
-constexpr int GATHER = LONE                 ? 4
-                       : SOLO               ? (RANKED ? 4 : 8)
-                       : LOGITS || RANKED   ? 2
-                       : PROBS              ? 3
-                                            : 4;
+constexpr int GATHER = LONE ? 4 : SOLO ? (RANKED ? 4 : 8) : LOGITS || RANKED ? 2 : PROBS ? 3 : 4;
 /* What is read for a guess. Where that is all there is, it is kept until it is looked at again. */
 constexpr int LOOK = LONE ? GATHER : SAMPLE, LOOK_STEP = LOOK / SAMPLE;
 static_assert(!LONE || LOOK == GATHER, "one batch");
@@ -109,10 +105,10 @@ template <> struct alignas(16) select_memory<ROOM_INDEXED> {
 };
 
 using select_room = select_memory<INDEXED ? ROOM_INDEXED : IN_PLACE ? ROOM_IN_PLACE : ROOM_POOLED>;
-static_assert(sizeof(select_room) <= (SMALL        ? BOLIDE__ROW_ROOM_SMALL
+static_assert(sizeof(select_room) <= (SMALL                            ? BOLIDE__ROW_ROOM_SMALL
                                       : INDEXED || (LARGE && IN_PLACE) ? BOLIDE__ROW_ROOM_INDEXED
-                                      : ARCH == 80 ? BOLIDE__ROW_ROOM_80
-                                                   : BOLIDE__ROW_ROOM),
+                                      : ARCH == 80                     ? BOLIDE__ROW_ROOM_80
+                                                                       : BOLIDE__ROW_ROOM),
               "what the host asks for");
 
 template <class R> __forceinline__ int *columns_of(R *room, int warp) {

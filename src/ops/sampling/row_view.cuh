@@ -29,7 +29,8 @@
 
 #if !defined(SPEC_INPUT) || !defined(SPEC_KIND) || !defined(SPEC_CLUSTER) ||                       \
     !defined(SPEC_CACHED) || !defined(SPEC_SOLO)
-#error "INPUT: dtype bit; KIND: row_kind; CLUSTER: blocks a row; CACHED: 1 if they hold the row; SOLO"
+#error                                                                                             \
+    "INPUT: dtype bit; KIND: row_kind; CLUSTER: blocks a row; CACHED: 1 if they hold the row; SOLO"
 #endif
 constexpr int64_t INPUT = SPEC_INPUT;
 constexpr int KIND = SPEC_KIND;

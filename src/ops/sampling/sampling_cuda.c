@@ -64,12 +64,12 @@ static layout selecting_layout(const bolide__call *call, int64_t rows, int64_t v
            rows * blocks * 2 <= (2 * blocks == BOLIDE__ROW_BLOCKS ? slots * 3 / 8 : slots))
         blocks *= 2;
     /* One block instead of two, where that leaves no more than a quarter of the chip idle. */
-    const int32_t solo = blocks > 1 && blocks <= solo_blocks &&
-                         2 * rows * blocks >= 3 * (int64_t)limits->sm_count;
+    const int32_t solo =
+        blocks > 1 && blocks <= solo_blocks && 2 * rows * blocks >= 3 * (int64_t)limits->sm_count;
     blocks = solo ? blocks / 2 : blocks;
     /* As the kernels see it. */
     const int large = limits->arch == 80 || (limits->arch >= 90 && limits->arch < 120);
-    const int32_t room = limits->arch < 80    ? BOLIDE__ROW_ROOM_SMALL
+    const int32_t room = limits->arch < 80 ? BOLIDE__ROW_ROOM_SMALL
                          : large && (indexed || (blocks == 1 && limits->arch >= 90))
                              ? BOLIDE__ROW_ROOM_INDEXED
                          : limits->arch == 80 ? BOLIDE__ROW_ROOM_80
