@@ -118,15 +118,14 @@ static plan tiled(const bolide__mm_params *p, int64_t batch, int32_t rows, int32
     return t;
 }
 
-/* A tile of 128 columns takes a little more than half the time of one of 256, and tiles of 64 rows
- * are as good as larger ones where those leave multiprocessors idle. Two blocks share one
+/* A tile of 128 columns takes a little more than half the time of one of 256. Two blocks share one
  * if there is room for both and each has enough slices to fill its ring. Clusters of four were
  * slower: a part of the chip holds 16 or 18 blocks, so that some of 32 clusters had to wait. */
 static plan plan_of(const bolide__mm_params *p, int64_t batch, int64_t sm_count) {
     enum { FEWEST_SLICES = 4 };
     const int64_t slices = (p->k + BOLIDE__MM_SM90_BK - 1) / BOLIDE__MM_SM90_BK;
-    const plan low = tiled(p, batch, 64, 128), wide = tiled(p, batch, 128, 256);
-    plan t = p->m <= 64 || 2 * low.tiles <= sm_count ? low : tiled(p, batch, 128, 128);
+    plan t = tiled(p, batch, p->m <= 64 ? 64 : 128, 128);
+    const plan wide = tiled(p, batch, 128, 256);
     const int64_t waves = (t.tiles + sm_count - 1) / sm_count;
     const int64_t wide_waves = (wide.tiles + sm_count - 1) / sm_count;
     if (p->m > 64 && 16 * wide_waves <= 9 * waves)
