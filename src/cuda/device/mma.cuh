@@ -125,6 +125,26 @@ __forceinline__ void copy_16(void *to, const void *from, int bytes) {
     }
 }
 
+/* The same to a shared address. */
+__forceinline__ void copy_16_at(uint32_t to, const void *from, uint32_t bytes) {
+    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
+                 "r"(bytes)
+                 : "memory");
+}
+
+/* 8 bytes. */
+__forceinline__ void copy_8(void *to, const void *from, uint32_t bytes) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(shared_address(to)),
+                 "l"(from), "r"(bytes)
+                 : "memory");
+}
+
+__forceinline__ void store_shared(uint32_t to, const uint4 &x) {
+    asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(x.x), "r"(x.y), "r"(x.z),
+                 "r"(x.w)
+                 : "memory");
+}
+
 /* The same of data that is not read again and leaves the L2 first, to a shared address. NVRTC 13.0
  * writes an illegal instruction where that address has a part that is the same for all threads and
  * that the compiler knows as such: it must come from memory. */
