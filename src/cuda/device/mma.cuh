@@ -111,6 +111,14 @@ __forceinline__ void store_matrices(uint32_t row, const uint32_t (&r)[4]) {
                  : "memory");
 }
 
+/* The same, each matrix turned: the rows that lanes give addresses of are its columns. */
+__forceinline__ void store_turned_matrices(uint32_t row, const uint32_t (&r)[4]) {
+    asm volatile(
+        "stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row),
+        "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3])
+        : "memory");
+}
+
 /* 16 bytes from global to shared memory; with `bytes` 0 they become zeros and nothing is read. Done
  * when wait_copies says so. */
 __forceinline__ void copy_16(void *to, const void *from, int bytes) {

@@ -27,7 +27,7 @@
 constexpr float SLACK = 8.0f;
 
 /* The hardware's barriers. */
-enum named { WEIGHTS = 1, BOTH = 3 };
+enum named { WEIGHTS = 1, BOTH = 3, OWN_GROUP = 4 };
 
 /* First block of part `part` of tile w. */
 constexpr int first_block(int w, int part) {

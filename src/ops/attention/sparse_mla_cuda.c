@@ -124,11 +124,12 @@ static bool is_sm90(const bolide__call *call, const bolide__sparse_mla_params *p
                    : (p->q_dtype & halves) && p->kv_dtype == p->q_dtype);
 }
 
-/* The arithmetic of the kernel's struct: q, two tiles, two rotary parts, and the rest. */
-static int64_t shared_bytes_sm90(const bolide__sparse_mla_params *p) {
-    const int64_t block = BOLIDE__SPARSE90_TILE * 128;
-    return (p->d_qk / 64 + 2 * p->d_vo / 64 + 2) * block + 4 * BOLIDE__SPARSE90_TILE * 4 + 2 * 8 +
-           8 * 8 + (p->format == BOLIDE_MLA_KV_PLAIN ? 0 : 2 * BOLIDE__SPARSE90_TILE * 24);
+/* The arithmetic of the kernel's struct: q, with few rows their weights, two tiles, two rotary
+ * parts, and the rest. */
+static int64_t shared_bytes_sm90(const bolide__sparse_mla_params *p, int64_t rows) {
+    const int64_t keys = BOLIDE__SPARSE90_KEYS, q = p->d_qk / 64 + (rows == 16 ? 2 : 0);
+    return q * rows * 128 + (2 * p->d_vo / 64 + 2) * keys * 128 + keys * (2 * 4 + 2 * 4 + 2 * 24) +
+           2 * 512 + 2 * 8 + 8 * 8;
 }
 
 /* So many that each multiprocessor has what it can hold. */
@@ -151,8 +152,9 @@ static choice choose(const bolide__call *call, const bolide__sparse_mla_params *
     choice c = {.t = limits->arch >= 80 ? product_type(p) : 0, .pieces = 1};
     c.sm90 = c.t && is_sm90(call, p);
     if (c.sm90) {
-        c.rows = c.keys = BOLIDE__SPARSE90_TILE;
-        c.shared = shared_bytes_sm90(p);
+        c.rows = p->h_q <= 16 ? 16 : 64;
+        c.keys = BOLIDE__SPARSE90_KEYS;
+        c.shared = shared_bytes_sm90(p, c.rows);
     } else if (c.t && !choose_tile(limits, p, &c)) {
         c.t = 0;
     }
@@ -247,13 +249,14 @@ static bolide_status run_tiles(const bolide__call *call, const bolide__sparse_ml
 }
 
 static bolide_status run_sm90(const bolide__call *call, const bolide__sparse_mla_params *p,
-                              bolide__grid *g) {
+                              const choice *c, bolide__grid *g) {
     bolide__spec s = BOLIDE_SPEC("attention/sparse_mla_sm90.cu", "bolide_sparse_mla_sm90");
     bolide__spec_add(&s, "T", p->q_dtype);     /* f16, bf16 */
     bolide__spec_add(&s, "OT", p->o_dtype);    /* 5 values */
     bolide__spec_add(&s, "FORMAT", p->format); /* 3 values */
     bolide__spec_add(&s, "D_QK", p->d_qk);     /* 576, 512, 320, 256 */
     bolide__spec_add(&s, "D_VO", p->d_vo);     /* 512, 256 */
+    bolide__spec_add(&s, "ROWS", c->rows);     /* 16, 64 */
     g->block = BOLIDE__SPARSE90_THREADS;
     return bolide__cuda_launch(call, &s, g, p, sizeof *p);
 }
@@ -281,6 +284,6 @@ bolide_status bolide__sparse_mla_cuda_run(const bolide__call *call, bolide__spar
         p->partial_o = (float *)(scratch + l.partial_o);
         p->partial_ml = (float *)(scratch + l.partial_ml);
     }
-    BOLIDE_TRY(c.sm90 ? run_sm90(call, p, &g) : run_tiles(call, p, &c, &g));
+    BOLIDE_TRY(c.sm90 ? run_sm90(call, p, &c, &g) : run_tiles(call, p, &c, &g));
     return c.pieces > 1 ? run_merge(call, p) : BOLIDE_OK;
 }

@@ -17,14 +17,15 @@
 #include "ops/attention/sparse_mla_sm90.h"
 
 #if !defined(SPEC_T) || !defined(SPEC_OT) || !defined(SPEC_FORMAT) || !defined(SPEC_D_QK) ||       \
-    !defined(SPEC_D_VO)
-#error "T, OT: dtypes; FORMAT: of the caches; D_QK, D_VO: sizes"
+    !defined(SPEC_D_VO) || !defined(SPEC_ROWS)
+#error "T, OT: dtypes; FORMAT: of the caches; D_QK, D_VO: sizes; ROWS: heads of a block"
 #endif
 constexpr int64_t T = SPEC_T;       /* F16, BF16: of q, and of plain caches */
 constexpr int64_t OT = SPEC_OT;     /* F16, BF16, F32, F8_E4M3FN, F8_E5M2 */
 constexpr int FORMAT = SPEC_FORMAT; /* bolide_mla_kv_format */
 constexpr int D_QK = SPEC_D_QK;     /* D_VO or 64 more */
 constexpr int D_VO = SPEC_D_VO;     /* 256, 512 */
+constexpr int ROWS = SPEC_ROWS;     /* 16, 64 */
 constexpr int TAILS = (D_QK - D_VO) / 64;
 static_assert((D_VO == 256 || D_VO == 512) && (D_QK == D_VO || D_QK == D_VO + 64), "head sizes");
 
@@ -36,28 +37,32 @@ using out_elem = element<OT>::type;
 constexpr bool RAW = FORMAT != PLAIN;
 static_assert(!RAW || (T == BF16 && D_VO == 512), "what packed rows widen to");
 
-constexpr int ROWS = 64, KEYS = 64;
+constexpr int KEYS = 64;
+constexpr bool FEW = ROWS == 16;
 constexpr int BLOCKS = D_VO / 64; /* blocks of 64 columns of a tile of latents */
 constexpr int HALF = BLOCKS / 2;  /* of them, one warpgroup's values */
 constexpr int BLOCK = 64 * 128;   /* bytes of a block of 64 rows */
-constexpr int OWN = D_VO / 2;     /* columns of a warpgroup's sums */
-constexpr int COMPUTING = 256;    /* threads */
+constexpr int Q_BLOCK = ROWS * 128;
+constexpr int OWN = D_VO / 2;  /* columns of a warpgroup's sums */
+constexpr int COMPUTING = 256; /* threads */
 
 #include "ops/attention/sparse_mla_item.cuh"
 
 /* Part 0 of tile w of a pair is half w of its columns, part 1 the other half and the rotary part.
  */
 struct shared_memory {
-    alignas(1024) unsigned char q[BLOCKS + TAILS][BLOCK];
+    alignas(
+        1024) unsigned char q[BLOCKS + TAILS + (FEW ? 2 : 0)][Q_BLOCK]; /* few: weights behind */
     alignas(1024) unsigned char k[2][BLOCKS][BLOCK];
     alignas(1024) unsigned char tail[2][BLOCK]; /* of keys, then weights */
-    float base[2][ROWS];                        /* that tile w's weights have */
-    float sum[2][ROWS];
-    uint16_t there[2][4]; /* a bit a key, by the warp that loads it */
+    float base[2][64];                          /* that tile w's weights have */
+    float sum[2][64];
+    float top[2][4][4][4], parts[2][4][16]; /* few: of a warp's keys, by head */
+    uint16_t there[2][4];                   /* a bit a key, by the warp that loads it */
     barrier full[2][2], empty[2][2];
-    /* Of packed rows: their scales, and where they lie. */
-    alignas(16) uint32_t scales[2][RAW ? ROWS : 0][4];
-    const char *row[2][RAW ? ROWS : 0];
+    /* Of packed rows only: their scales, and where they lie. */
+    alignas(16) uint32_t scales[2][KEYS][4];
+    const char *row[2][KEYS];
 };
 
 extern __shared__ __align__(1024) unsigned char dynamic[];
@@ -86,7 +91,17 @@ void finish_logits(const context &c, const shared_memory &s, int32_t, float (&x)
     }
 }
 
+/* The same of turned products: a thread has two keys. */
+template <int W> void finish_logits_few(const context &c, const shared_memory &s, float (&x)[8]) {
+    const uint32_t there = (uint32_t)s.there[W][threadIdx.x % 128 / 32] >> threadIdx.x % 32 / 4;
+#pragma unroll
+    for (int e = 0; e < 8; e++)
+        x[e] = there >> e / 2 % 2 * 8 & 1 ? x[e] * c.scale : -INFINITE;
+}
+
 #include "ops/attention/latent_sm90.cuh"
+
+#include "ops/attention/latent_sm90_few.cuh"
 
 #include "ops/attention/sparse_mla_sm90_load.cuh"
 
@@ -130,14 +145,30 @@ void write_item(const params &p, const item &w, const rows_state &r, const float
 
 template <int W> void compute(const params &p, const item &w, shared_memory &s) {
     const context c = {number_of(p.bmm1_tensor, p.bmm1) * LOG2E};
-    rows_state r = {{-INFINITE, -INFINITE}, {0, 0}};
-    float o[OWN / 2];
-#pragma unroll
-    for (int i = 0; i < OWN / 2; i++)
-        o[i] = 0;
+    const int32_t count = (w.end - w.begin + KEYS - 1) / KEYS;
     load_queries(p, w, s);
-    run_tiles<W>(c, (w.end - w.begin + KEYS - 1) / KEYS, s, r, o);
-    write_item<W>(p, w, r, o, s);
+    if constexpr (FEW) {
+        few_state r;
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            r.m[j] = -INFINITE;
+            r.l[j] = 0;
+        }
+#pragma unroll
+        for (int i = 0; i < BLOCKS * 8; i++)
+            r.o[i / 8][i % 8] = 0;
+        run_few<W>(c, count, s, r);
+        leave_few<W>(s, r);
+        write_few(p, w, s);
+    } else {
+        rows_state r = {{-INFINITE, -INFINITE}, {0, 0}};
+        float o[OWN / 2];
+#pragma unroll
+        for (int i = 0; i < OWN / 2; i++)
+            o[i] = 0;
+        run_tiles<W>(c, count, s, r, o);
+        write_item<W>(p, w, r, o, s);
+    }
 }
 
 extern "C" __global__ void __launch_bounds__(BOLIDE__SPARSE90_THREADS, 1)
@@ -158,13 +189,16 @@ extern "C" __global__ void __launch_bounds__(BOLIDE__SPARSE90_THREADS, 1)
     const item w = item_of(p);
     const int group = (int)threadIdx.x / 128;
     if (group == 2) {
-        give_registers<RAW ? 88 : 56>();
+        if constexpr (!FEW)
+            give_registers<RAW ? 88 : 56>();
         load_all(p, w, s);
     } else if (group == 0) {
-        take_registers<RAW ? 208 : 224>();
+        if constexpr (!FEW)
+            take_registers<RAW ? 208 : 224>();
         compute<0>(p, w, s);
     } else {
-        take_registers<RAW ? 208 : 224>();
+        if constexpr (!FEW)
+            take_registers<RAW ? 208 : 224>();
         compute<1>(p, w, s);
     }
 }

@@ -7,7 +7,7 @@
 
 enum {
     BOLIDE__SPARSE90_THREADS = 384, /* of a block, of which 128 load */
-    BOLIDE__SPARSE90_TILE = 64      /* rows, and keys */
+    BOLIDE__SPARSE90_KEYS = 64      /* of a tile */
 };
 
 #endif

@@ -158,15 +158,13 @@ int row_of_load(int thread, int i) {
 
 constexpr int LOADS = 8; /* of 16 bytes, for a part */
 
-/* Columns of e4m3 of a part, to registers. */
-template <int W, int PART> uint4 load_piece(const shared_memory &s, int thread, int i) {
+/* Columns of e4m3 of a part from a row, to registers. */
+template <int W, int PART> uint4 load_piece(const char *row, int thread) {
     constexpr int FIRST = first_block(W, PART);
     const int lane = thread % 32;
-    const char *from = s.row[W][row_of_load(thread, i)];
-    uint4 x = {0, 0, 0, 0};
-    if (from && FIRST + lane / 8 < NARROW)
-        x = load<uint4>(from + FIRST * 64 + lane / 8 * 64 + lane % 4 * 16);
-    return x;
+    if (row && FIRST + lane / 8 < NARROW)
+        return load_once<uint4>(row + FIRST * 64 + lane / 8 * 64 + lane % 4 * 16);
+    return {0, 0, 0, 0};
 }
 
 /* The scale of a lane's columns. */
@@ -221,19 +219,26 @@ void widen_part(const params &p, shared_memory &s, uint4 (&x)[LOADS], uint32_t p
     const uint32_t to = shared_address(s.k[W][FIRST + lane / 8]) + warp * 2048 +
                         (lane / 4 % 2) * 128 + ((lane % 4 * 2) ^ (lane / 4 % 2)) * 16;
     const bool mine = FIRST + lane / 8 < NARROW;
+    /* What the next turn needs is read before the stores, which it could not pass. */
+    const char *row = s.row[NEXT_W][row_of_load(thread, 0)];
+    float scale = scale_of<W, PART>(s, thread, 0);
 #pragma unroll
     for (int i = 0; i < LOADS; i++) {
         const uint4 old = x[i];
-        x[i] = load_piece<NEXT_W, NEXT_PART>(s, thread, i);
-        const float scale = scale_of<W, PART>(s, thread, i);
+        const float own = scale;
+        x[i] = load_piece<NEXT_W, NEXT_PART>(row, thread);
+        if (i + 1 < LOADS) {
+            row = s.row[NEXT_W][row_of_load(thread, i + 1)];
+            scale = scale_of<W, PART>(s, thread, i + 1);
+        }
         const uint32_t at = (to ^ (2 * i & 7) * 16) + i * 256;
         if (mine) {
-            store_shared(at, widen(old.x, old.y, scale));
-            store_shared(at ^ 16, widen(old.z, old.w, scale));
+            store_shared(at, widen(old.x, old.y, own));
+            store_shared(at ^ 16, widen(old.z, old.w, own));
         }
     }
-    /* Ordinary stores, read by wgmma: the fence lets it see them behind the barrier. */
-    fence_async_shared();
+    /* These are ordinary stores, read by wgmma: wait_full has the fence. One here would wait for
+     * what is being loaded, too. */
     if constexpr (PART == 0) {
         const bool is = s.row[W][warp * 16 + lane % 16] != nullptr;
         const uint32_t there = __ballot_sync(0xffffffffu, is);
@@ -250,7 +255,7 @@ void widen_tiles(const params &p, const item &w, int32_t count, shared_memory &s
     uint4 x[LOADS];
 #pragma unroll
     for (int i = 0; i < LOADS; i++)
-        x[i] = load_piece<0, 0>(s, hidden_thread(), i);
+        x[i] = load_piece<0, 0>(s.row[0][row_of_load(hidden_thread(), i)], hidden_thread());
     uint32_t phase = 1;
 #pragma unroll 1
     for (int32_t tile = 0; tile < count; tile += 2) {
