@@ -257,6 +257,8 @@ static bolide_status run_sm90(const bolide__call *call, const bolide__sparse_mla
     bolide__spec_add(&s, "D_QK", p->d_qk);     /* 576, 512, 320, 256 */
     bolide__spec_add(&s, "D_VO", p->d_vo);     /* 512, 256 */
     bolide__spec_add(&s, "ROWS", c->rows);     /* 16, 64 */
+    g->cluster = c->rows == 64 && c->tiles % 2 == 0 ? 2 : 1;
+    bolide__spec_add(&s, "CLUSTER", g->cluster); /* 2, 1 */
     g->block = BOLIDE__SPARSE90_THREADS;
     return bolide__cuda_launch(call, &s, g, p, sizeof *p);
 }
