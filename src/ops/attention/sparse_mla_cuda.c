@@ -124,11 +124,17 @@ static bool is_sm90(const bolide__call *call, const bolide__sparse_mla_params *p
                    : (p->q_dtype & halves) && p->kv_dtype == p->q_dtype);
 }
 
+/* Whether two warpgroups load. */
+static bool is_wide_loader(const bolide__sparse_mla_params *p, int64_t rows) {
+    return rows == 16 && p->format != BOLIDE_MLA_KV_PLAIN;
+}
+
 /* The arithmetic of the kernel's struct: q, with few rows their weights, two tiles, two rotary
  * parts, and the rest. */
 static int64_t shared_bytes_sm90(const bolide__sparse_mla_params *p, int64_t rows) {
     const int64_t keys = BOLIDE__SPARSE90_KEYS, q = p->d_qk / 64 + (rows == 16 ? 2 : 0);
-    return q * rows * 128 + (2 * p->d_vo / 64 + 2) * keys * 128 + keys * (2 * 4 + 2 * 4 + 2 * 24) +
+    const int64_t slots = is_wide_loader(p, rows) ? 4 : 2;
+    return q * rows * 128 + (2 * p->d_vo / 64 + 2) * keys * 128 + keys * (16 + slots * 24) +
            2 * 512 + 2 * 8 + 8 * 8;
 }
 
@@ -259,7 +265,7 @@ static bolide_status run_sm90(const bolide__call *call, const bolide__sparse_mla
     bolide__spec_add(&s, "ROWS", c->rows);     /* 16, 64 */
     g->cluster = c->rows == 64 && c->tiles % 2 == 0 ? 2 : 1;
     bolide__spec_add(&s, "CLUSTER", g->cluster); /* 2, 1 */
-    g->block = BOLIDE__SPARSE90_THREADS;
+    g->block = is_wide_loader(p, c->rows) ? BOLIDE__SPARSE90_MOST : BOLIDE__SPARSE90_THREADS;
     return bolide__cuda_launch(call, &s, g, p, sizeof *p);
 }
 

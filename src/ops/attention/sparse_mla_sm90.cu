@@ -47,6 +47,9 @@ constexpr int BLOCK = 64 * 128;   /* bytes of a block of 64 rows */
 constexpr int Q_BLOCK = ROWS * 128;
 constexpr int OWN = D_VO / 2;  /* columns of a warpgroup's sums */
 constexpr int COMPUTING = 256; /* threads */
+/* Warpgroups that load: with few rows those that compute leave registers for a second one. */
+constexpr int LOADERS = FEW && RAW ? 2 : 1;
+constexpr int THREADS = COMPUTING + 128 * LOADERS;
 
 #include "ops/attention/sparse_mla_item.cuh"
 
@@ -63,8 +66,8 @@ struct shared_memory {
     alignas(8) uint8_t there[2][8];         /* a bit a key */
     barrier full[2][2], empty[2][2];
     /* Of packed rows only: their scales, and where they lie. */
-    alignas(16) uint32_t scales[2][KEYS][4];
-    const char *row[2][KEYS];
+    alignas(16) uint32_t scales[2 * LOADERS][KEYS][4];
+    const char *row[2 * LOADERS][KEYS];
 };
 
 extern __shared__ __align__(1024) unsigned char dynamic[];
@@ -174,7 +177,7 @@ template <int W> void compute(const params &p, const item &w, shared_memory &s) 
     }
 }
 
-extern "C" __global__ void __launch_bounds__(BOLIDE__SPARSE90_THREADS, 1)
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
     bolide_sparse_mla_sm90(const __grid_constant__ bolide__sparse_mla_params p) {
     shared_memory &s = *reinterpret_cast<shared_memory *>(dynamic);
     if (threadIdx.x == 0) {
@@ -191,10 +194,12 @@ extern "C" __global__ void __launch_bounds__(BOLIDE__SPARSE90_THREADS, 1)
     release_next_kernel();
     const item w = item_of(p);
     const int group = (int)threadIdx.x / 128;
-    if (group == 2) {
+    if (LOADERS == 2 && group == 3) {
+        load_all<1>(p, w, s);
+    } else if (group == 2) {
         if constexpr (!FEW)
             give_registers<RAW ? 88 : 56>();
-        load_all(p, w, s);
+        load_all<0>(p, w, s);
     } else if (group == 0) {
         if constexpr (!FEW)
             take_registers<RAW ? 208 : 224>();

@@ -197,17 +197,17 @@ void copy_tiles(const params &p, const item &w, int32_t count, shared_memory &s)
 /* ---- packed rows -------------------------------------------------------------------------------
  */
 
-/* Notes where this warp's rows of tile W lie, and has their scales copied. Lines of the rows are
- * asked into the L2, where they are when they are loaded. */
-template <int W>
+/* Notes in slot SLOT where this warp's rows of a tile lie, and has their scales copied. Lines of
+ * the rows are asked into the L2, where they are when they are loaded. */
+template <int SLOT>
 void find_packed(const params &p, const item &w, const asked &a, shared_memory &s) {
     constexpr int LANES = 32 / A_WARP; /* that ask for the lines of a row */
     const int lane = threadIdx.x % 32, warp = (int)threadIdx.x % 128 / 32;
     const location at = find(p, w, a);
     if (lane < 16)
-        s.row[W][row_of_lane(warp, lane)] = at.row;
+        s.row[SLOT][row_of_lane(warp, lane)] = at.row;
     if (lane < A_WARP) {
-        uint32_t *to = s.scales[W][first_row(warp) + lane];
+        uint32_t *to = s.scales[SLOT][first_row(warp) + lane];
         const char *any = static_cast<const char *>(p.list[0].cache);
         if constexpr (FORMAT == FP8_656)
             copy_16(to, at.row ? at.row + BOLIDE__MLA_656_SCALES : any, at.row ? 16 : 0);
@@ -216,7 +216,7 @@ void find_packed(const params &p, const item &w, const asked &a, shared_memory &
     }
     commit_copies();
     __syncwarp();
-    const char *mine = s.row[W][first_row(warp) + lane % A_WARP];
+    const char *mine = s.row[SLOT][first_row(warp) + lane % A_WARP];
     if (mine) {
 #pragma unroll
         for (int i = lane / A_WARP * 128; i < PACKED; i += LANES * 128)
@@ -250,10 +250,10 @@ template <int W, int PART> uint4 load_piece(const char *row, int thread) {
 }
 
 /* The scale of a lane's columns. */
-template <int W, int PART> float scale_of(const shared_memory &s, int thread, int i) {
+template <int W, int PART, int SLOT> float scale_of(const shared_memory &s, int thread, int i) {
     constexpr int FIRST = first_block(W, PART);
     const int block = FIRST + thread % 32 / 8;
-    const uint32_t *scales = s.scales[W][row_of_load(thread, i)];
+    const uint32_t *scales = s.scales[SLOT][row_of_load(thread, i)];
     if constexpr (FORMAT == FP8_656)
         return bits_float(scales[block / 2]);
     else
@@ -269,13 +269,14 @@ uint4 widen(uint32_t low, uint32_t high, float scale) {
 }
 
 /* The 64 columns of this warp's rows that have 16 bits already. */
-template <int W, int PART> void copy_halves(const params &p, shared_memory &s, int thread) {
+template <int W, int PART, int SLOT>
+void copy_halves(const params &p, shared_memory &s, int thread) {
     unsigned char *to = FORMAT == FP8_656 ? s.tail[W] : s.k[W][BLOCKS - 1];
     const int lane = thread % 32, warp = thread / 32;
 #pragma unroll
     for (int g = 0; g < GROUPS; g++) {
         const int own = first_row(warp) + 4 * g + lane / 8;
-        const char *from = s.row[W][own];
+        const char *from = s.row[SLOT][own];
         copy_16(to + own * 128 + ((lane ^ own) & 7) * 16,
                 (from ? from : static_cast<const char *>(p.list[0].cache)) + ROPE + lane % 8 * 16,
                 from ? 16 : 0);
@@ -283,9 +284,9 @@ template <int W, int PART> void copy_halves(const params &p, shared_memory &s, i
     barrier_arrive_copied(s.full[W][PART]);
 }
 
-/* Registers to a part of a tile, while they are loaded for the part <NEXT_W, NEXT_PART>. Rows that
- * are not there are zeros: so are their scales. */
-template <int W, int PART, int NEXT_W, int NEXT_PART>
+/* Registers to a part of the tile in slot SLOT, while they are loaded for the part <NEXT_W,
+ * NEXT_PART> of the one in NEXT. Rows that are not there are zeros: so are their scales. */
+template <int W, int PART, int SLOT, int NEXT_W, int NEXT_PART, int NEXT>
 void widen_part(const params &p, shared_memory &s, uint4 (&x)[LOADS], uint32_t phase) {
     constexpr int FIRST = first_block(W, PART);
     const int thread = hidden_thread(), lane = thread % 32, warp = thread / 32;
@@ -295,23 +296,23 @@ void widen_part(const params &p, shared_memory &s, uint4 (&x)[LOADS], uint32_t p
     }
     wait_empty<W, PART>(s, phase);
     if constexpr (has_halves(W, PART))
-        copy_halves<W, PART>(p, s, thread);
+        copy_halves<W, PART, SLOT>(p, s, thread);
     if constexpr (PART == 1)
         commit_copies();
     const uint32_t to = shared_address(s.k[W][FIRST + lane / 8]) + first_row(warp) * 128 +
                         (lane / 4 % 2) * 128 + ((lane % 4 * 2) ^ (lane / 4 % 2)) * 16;
     const bool mine = FIRST + lane / 8 < NARROW;
     /* What the next turn needs is read before the stores, which it could not pass. */
-    const char *row = s.row[NEXT_W][row_of_load(thread, 0)];
-    float scale = scale_of<W, PART>(s, thread, 0);
+    const char *row = s.row[NEXT][row_of_load(thread, 0)];
+    float scale = scale_of<W, PART, SLOT>(s, thread, 0);
 #pragma unroll
     for (int i = 0; i < LOADS; i++) {
         const uint4 old = x[i];
         const float own = scale;
         x[i] = load_piece<NEXT_W, NEXT_PART>(row, thread);
         if (i + 1 < LOADS) {
-            row = s.row[NEXT_W][row_of_load(thread, i + 1)];
-            scale = scale_of<W, PART>(s, thread, i + 1);
+            row = s.row[NEXT][row_of_load(thread, i + 1)];
+            scale = scale_of<W, PART, SLOT>(s, thread, i + 1);
         }
         const uint32_t at = (to ^ (2 * i & 7) * 16) + i * 256;
         if (mine) {
@@ -325,7 +326,7 @@ void widen_part(const params &p, shared_memory &s, uint4 (&x)[LOADS], uint32_t p
         wait_copies<0>();
     send_part<W, PART>(s);
     if constexpr (PART == 0) {
-        const bool is = lane < 16 && s.row[W][row_of_lane(warp, lane % 16)] != nullptr;
+        const bool is = lane < 16 && s.row[SLOT][row_of_lane(warp, lane % 16)] != nullptr;
         const uint32_t there = __ballot_sync(0xffffffffu, is);
         if (lane == 0)
             put_there(s.there[W], there);
@@ -346,13 +347,13 @@ void widen_tiles(const params &p, const item &w, int32_t count, shared_memory &s
     for (int32_t tile = 0; tile < count; tile += 2) {
         next[0] = ask(p, w, tile + 2);
         next[1] = ask(p, w, tile + 3);
-        widen_part<0, 0, 0, 1>(p, s, x, phase);
-        widen_part<0, 1, 1, 0>(p, s, x, phase);
+        widen_part<0, 0, 0, 0, 1, 0>(p, s, x, phase);
+        widen_part<0, 1, 0, 1, 0, 1>(p, s, x, phase);
         __syncwarp(); /* all have read where the rows lie */
         find_packed<0>(p, w, next[0], s);
         if (tile + 1 < count) {
-            widen_part<1, 0, 1, 1>(p, s, x, phase);
-            widen_part<1, 1, 0, 0>(p, s, x, phase);
+            widen_part<1, 0, 1, 1, 1, 1>(p, s, x, phase);
+            widen_part<1, 1, 1, 0, 0, 0>(p, s, x, phase);
         }
         __syncwarp();
         find_packed<1>(p, w, next[1], s);
@@ -360,9 +361,41 @@ void widen_tiles(const params &p, const item &w, int32_t count, shared_memory &s
     }
 }
 
-void load_all(const params &p, const item &w, shared_memory &s) {
+/* A tile of a warpgroup that has every second one, from one slot; where the next lies is noted in
+ * the other. */
+template <int W, int SLOT, int NEXT>
+void widen_own(const params &p, const item &w, int32_t tile, uint4 (&x)[LOADS], shared_memory &s) {
+    const uint32_t phase = tile / 2 + 1 & 1;
+    const asked next = ask(p, w, tile + 2);
+    widen_part<W, 0, SLOT, W, 1, SLOT>(p, s, x, phase);
+    __syncwarp(); /* all have read where the rows of the tile before lie */
+    find_packed<NEXT>(p, w, next, s);
+    widen_part<W, 1, SLOT, W, 0, NEXT>(p, s, x, phase);
+}
+
+template <int W>
+void widen_second(const params &p, const item &w, int32_t count, shared_memory &s) {
+    constexpr int A = 2 * W, B = 2 * W + 1;
+    find_packed<A>(p, w, ask(p, w, W), s);
+    commit_copies(); /* as if 16-bit columns were behind it */
+    uint4 x[LOADS];
+#pragma unroll
+    for (int i = 0; i < LOADS; i++)
+        x[i] = load_piece<W, 0>(s.row[A][row_of_load(hidden_thread(), i)], hidden_thread());
+#pragma unroll 1
+    for (int32_t tile = W; tile < count; tile += 4) {
+        widen_own<W, A, B>(p, w, tile, x, s);
+        if (tile + 2 < count)
+            widen_own<W, B, A>(p, w, tile + 2, x, s);
+    }
+}
+
+/* By a warpgroup; where there are two of them, W is its number. */
+template <int W> void load_all(const params &p, const item &w, shared_memory &s) {
     const int32_t count = (w.end - w.begin + KEYS - 1) / KEYS;
-    if constexpr (RAW)
+    if constexpr (LOADERS == 2)
+        widen_second<W>(p, w, count, s);
+    else if constexpr (RAW)
         widen_tiles(p, w, count, s);
     else
         copy_tiles(p, w, count, s);
