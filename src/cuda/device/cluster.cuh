@@ -111,22 +111,6 @@ __forceinline__ void announce_peer(barrier &b, int rank, uint32_t bytes) {
                  : "memory");
 }
 
-__forceinline__ void arrive_peer(barrier &b, int rank) {
-    asm volatile(
-        "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(peer_address(&b, rank))
-        : "memory");
-}
-
-/* Bytes of this block to the same place of a peer, by the copy engine; they arrive on the peer's
- * barrier. What ordinary stores have written needs fence_async_shared before. */
-__forceinline__ void copy_to_peer(const void *p, uint32_t bytes, int rank, barrier &b) {
-    asm volatile(
-        "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%0], [%1], %2, "
-        "[%3];" ::"r"(peer_address(p, rank)),
-        "r"(shared_address(p)), "r"(bytes), "r"(peer_address(&b, rank))
-        : "memory");
-}
-
 /* Waits for what peers send, and sees it. */
 __forceinline__ void wait_peers(barrier &b, uint32_t phase) {
     uint32_t over = 0;

@@ -49,17 +49,6 @@ void leave(barrier &b) {
         barrier_arrive(b);
 }
 
-/* A part of a tile to those who fill it: this block, and the one that shares its keys. */
-void give_back(barrier &b) {
-    __syncwarp();
-    if (threadIdx.x % 32 == 0)
-        barrier_arrive(b);
-    if constexpr (CLUSTER > 1) {
-        if (threadIdx.x % 32 == 1)
-            arrive_peer(b, cluster_rank<CLUSTER>() ^ 1);
-    }
-}
-
 /* What single threads have copied is not yet seen by wgmma, which reads through another path: the
  * fence lets it. */
 void wait_full(barrier &full, uint32_t phase) {
@@ -197,7 +186,7 @@ void ask_logits(shared_memory &s, uint32_t phase, bool adding, barrier &freed, f
                 float (&o)[OWN / 2]) {
     wgmma_wait<0>(o);
     if (adding)
-        give_back(freed);
+        leave(freed);
     const uint32_t q = uniform_half(row_descriptor(shared_address(s.q)));
     const uint32_t k = uniform_half(row_descriptor(shared_address(s.k[W])));
     const uint32_t tail = uniform_half(row_descriptor(shared_address(s.tail[W])));
@@ -230,7 +219,7 @@ void own_tile_0(const C &c, int32_t tile, uint32_t phase, shared_memory &s, rows
     wgmma_commit();
     wgmma_wait<0>(o);
     pin(weights);
-    give_back(s.empty[0][0]);
+    leave(s.empty[0][0]);
 }
 
 /* Asks for the values of the other warpgroup's tile to be added. */
@@ -260,7 +249,7 @@ void both_tiles_1(const C &c, int32_t tile, uint32_t phase, shared_memory &s, ro
     soften<1>(s, r, x, base, sum, weights);
     named_arrive(WEIGHTS + 1, 256);
     wgmma_wait<0>(o);
-    give_back(s.empty[0][1]);
+    leave(s.empty[0][1]);
     change_base(r, base, o);
     r.l[0] += sum[0];
     r.l[1] += sum[1];

@@ -137,7 +137,7 @@ template <int W, int PART, int PENDING> void end_few(shared_memory &s, few_state
 #pragma unroll
     for (int b = 0; b < HALF; b++)
         wgmma_wait<PENDING>(r.o[FIRST + b]);
-    give_back(s.empty[W][PART]);
+    leave(s.empty[W][PART]);
 }
 
 template <int W, class C> void run_few(const C &c, int32_t count, shared_memory &s, few_state &r) {

@@ -124,6 +124,14 @@ static bool is_sm90(const bolide__call *call, const bolide__sparse_mla_params *p
                    : (p->q_dtype & halves) && p->kv_dtype == p->q_dtype);
 }
 
+/* Blocks of 16 heads take keys faster, those of 64 take fewer of them: with few tokens, where the
+ * former leave half of the multiprocessors to pieces, they are faster. */
+static int64_t rows_sm90(const bolide__call *call, const bolide__cuda_limits *limits,
+                         const bolide__sparse_mla_params *p) {
+    const bool is_few = p->n * ((p->h_q + 15) / 16) * 2 <= limits->sm_count;
+    return p->h_q <= 16 || (is_few && !call->ctx->batch_invariant) ? 16 : 64;
+}
+
 /* Whether two warpgroups load. */
 static bool is_wide_loader(const bolide__sparse_mla_params *p, int64_t rows) {
     return rows == 16 && p->format != BOLIDE_MLA_KV_PLAIN;
@@ -158,7 +166,7 @@ static choice choose(const bolide__call *call, const bolide__sparse_mla_params *
     choice c = {.t = limits->arch >= 80 ? product_type(p) : 0, .pieces = 1};
     c.sm90 = c.t && is_sm90(call, p);
     if (c.sm90) {
-        c.rows = p->h_q <= 16 ? 16 : 64;
+        c.rows = rows_sm90(call, limits, p);
         c.keys = BOLIDE__SPARSE90_KEYS;
         c.shared = shared_bytes_sm90(p, c.rows);
     } else if (c.t && !choose_tile(limits, p, &c)) {
@@ -263,8 +271,6 @@ static bolide_status run_sm90(const bolide__call *call, const bolide__sparse_mla
     bolide__spec_add(&s, "D_QK", p->d_qk);     /* 576, 512, 320, 256 */
     bolide__spec_add(&s, "D_VO", p->d_vo);     /* 512, 256 */
     bolide__spec_add(&s, "ROWS", c->rows);     /* 16, 64 */
-    g->cluster = c->rows == 64 && c->tiles % 2 == 0 ? 2 : 1;
-    bolide__spec_add(&s, "CLUSTER", g->cluster); /* 2, 1 */
     g->block = is_wide_loader(p, c->rows) ? BOLIDE__SPARSE90_MOST : BOLIDE__SPARSE90_THREADS;
     return bolide__cuda_launch(call, &s, g, p, sizeof *p);
 }

@@ -16,8 +16,8 @@ item item_of(const params &p) {
     item w;
     const uint32_t a_token = (uint32_t)(p.tiles * p.pieces);
     w.token = (int32_t)(blockIdx.x / a_token);
-    w.tile = (int32_t)(blockIdx.x % (uint32_t)p.tiles);
-    w.piece = (int32_t)(blockIdx.x % a_token / (uint32_t)p.tiles);
+    w.tile = (int32_t)(blockIdx.x % a_token / (uint32_t)p.pieces);
+    w.piece = (int32_t)(blockIdx.x % (uint32_t)p.pieces);
     w.head = w.tile * ROWS;
     w.heads = smaller((int32_t)p.h_q - w.head, ROWS);
     w.first = count_of(p, 0, w.token);

@@ -7,7 +7,6 @@
 // loaded for one half of a tile while the half before is widened into shared memory.
 
 #include "cuda/device/base.cuh"
-#include "cuda/device/cluster.cuh"
 #include "cuda/device/load.cuh"
 #include "cuda/device/math.cuh"
 #include "cuda/device/mbarrier.cuh"
@@ -18,16 +17,15 @@
 #include "ops/attention/sparse_mla_sm90.h"
 
 #if !defined(SPEC_T) || !defined(SPEC_OT) || !defined(SPEC_FORMAT) || !defined(SPEC_D_QK) ||       \
-    !defined(SPEC_D_VO) || !defined(SPEC_ROWS) || !defined(SPEC_CLUSTER)
-#error "T, OT: dtypes; FORMAT: of the caches; D_QK, D_VO: sizes; ROWS: heads of a block; CLUSTER"
+    !defined(SPEC_D_VO) || !defined(SPEC_ROWS)
+#error "T, OT: dtypes; FORMAT: of the caches; D_QK, D_VO: sizes; ROWS: heads of a block"
 #endif
-constexpr int64_t T = SPEC_T;         /* F16, BF16: of q, and of plain caches */
-constexpr int64_t OT = SPEC_OT;       /* F16, BF16, F32, F8_E4M3FN, F8_E5M2 */
-constexpr int FORMAT = SPEC_FORMAT;   /* bolide_mla_kv_format */
-constexpr int D_QK = SPEC_D_QK;       /* D_VO or 64 more */
-constexpr int D_VO = SPEC_D_VO;       /* 256, 512 */
-constexpr int ROWS = SPEC_ROWS;       /* 16, 64 */
-constexpr int CLUSTER = SPEC_CLUSTER; /* blocks that share a token's keys, with 64 rows: 1, 2 */
+constexpr int64_t T = SPEC_T;       /* F16, BF16: of q, and of plain caches */
+constexpr int64_t OT = SPEC_OT;     /* F16, BF16, F32, F8_E4M3FN, F8_E5M2 */
+constexpr int FORMAT = SPEC_FORMAT; /* bolide_mla_kv_format */
+constexpr int D_QK = SPEC_D_QK;     /* D_VO or 64 more */
+constexpr int D_VO = SPEC_D_VO;     /* 256, 512 */
+constexpr int ROWS = SPEC_ROWS;     /* 16, 64 */
 constexpr int TAILS = (D_QK - D_VO) / 64;
 static_assert((D_VO == 256 || D_VO == 512) && (D_QK == D_VO || D_QK == D_VO + 64), "head sizes");
 
@@ -63,7 +61,7 @@ struct shared_memory {
     float base[2][64];                          /* that tile w's weights have */
     float sum[2][64];
     float top[2][4][4][4], parts[2][4][16]; /* few: of a warp's keys, by head */
-    alignas(8) uint8_t there[2][8];         /* a bit a key */
+    alignas(8) uint16_t there[2][4];        /* a bit a key, by the warp that loads it */
     barrier full[2][2], empty[2][2];
     /* Of packed rows only: their scales, and where they lie. */
     alignas(16) uint32_t scales[2 * LOADERS][KEYS][4];
@@ -98,8 +96,7 @@ void finish_logits(const context &c, const shared_memory &s, int32_t, float (&x)
 
 /* The same of turned products: a thread has two keys. */
 template <int W> void finish_logits_few(const context &c, const shared_memory &s, float (&x)[8]) {
-    const uint16_t *all = reinterpret_cast<const uint16_t *>(s.there[W]);
-    const uint32_t there = (uint32_t)all[threadIdx.x % 128 / 32] >> threadIdx.x % 32 / 4;
+    const uint32_t there = (uint32_t)s.there[W][threadIdx.x % 128 / 32] >> threadIdx.x % 32 / 4;
 #pragma unroll
     for (int e = 0; e < 8; e++)
         x[e] = there >> e / 2 % 2 * 8 & 1 ? x[e] * c.scale : -INFINITE;
@@ -184,12 +181,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         for (int i = 0; i < 2; i++) {
             for (int j = 0; j < 2; j++) {
                 barrier_init(s.full[i][j], full_arrivals(i, j));
-                barrier_init(s.empty[i][j], 4 * CLUSTER);
+                barrier_init(s.empty[i][j], 4);
             }
         }
         fence_barrier_init();
     }
-    cluster_sync<CLUSTER>();
+    __syncthreads();
     wait_for_previous_kernel();
     release_next_kernel();
     const item w = item_of(p);
@@ -209,6 +206,4 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
             take_registers<RAW ? 208 : 224>();
         compute<1>(p, w, s);
     }
-    if constexpr (CLUSTER > 1)
-        cluster_sync<CLUSTER>(); /* the other block may still write here, and give parts back */
 }

@@ -20,21 +20,7 @@ constexpr bool has_halves(int w, int part) {
 
 /* All threads arrive when their copies are there, and the warps when they have stored. */
 constexpr uint32_t full_arrivals(int w, int part) {
-    return (!RAW || has_halves(w, part) ? 128 : 0) + (RAW || part == 0 ? 4 : 0) + (CLUSTER - 1);
-}
-
-/* Rows of a tile that a warp loads. Two blocks that share keys load half of each tile's, 32 rows
- * that lie together, and send them to each other. */
-constexpr int A_WARP = 16 / CLUSTER;
-
-int first_row(int warp) {
-    return (CLUSTER > 1 ? cluster_rank<CLUSTER>() * 32 : 0) + warp * A_WARP;
-}
-
-/* The row that a lane of the first 16 asks for: the warp's own, then those of the other block's
- * warp, of which it only has to know whether they are there. */
-int row_of_lane(int warp, int lane) {
-    return lane < A_WARP ? first_row(warp) + lane : (first_row(warp) ^ 32) + lane - A_WARP;
+    return (!RAW || has_halves(w, part) ? 128 : 0) + (RAW || part == 0 ? 4 : 0);
 }
 
 /* A lane's row of a tile. */
@@ -54,118 +40,64 @@ location find(const params &p, const item &w, const asked &a) {
     return a.key < 0 ? location{nullptr, nullptr} : locate_entry(p, w.first, a.key, a.entry);
 }
 
-const char *place_from(const char *row, int lane) {
+const char *row_of_lane(const char *row, int lane) {
     const uint64_t bits = reinterpret_cast<uint64_t>(row);
     const uint32_t low = __shfl_sync(0xffffffffu, (uint32_t)bits, lane);
     const uint32_t high = __shfl_sync(0xffffffffu, (uint32_t)(bits >> 32), lane);
     return reinterpret_cast<const char *>((uint64_t)high << 32 | low);
 }
 
-/* Which rows of a tile there are, by the first lane; `there` has a bit a lane. Their place is free
- * once part 0 is. */
-void put_there(unsigned char *there, uint32_t bits) {
-    const int row = first_row((int)threadIdx.x % 128 / 32);
-    there[row / 8] = (uint8_t)bits;
-    there[CLUSTER > 1 ? (row ^ 32) / 8 : row / 8 + 1] = (uint8_t)(bits >> 8);
-}
-
-/* Waits until a part of a tile is free, in both blocks. */
-template <int W, int PART> void wait_empty(shared_memory &s, uint32_t phase) {
-    if constexpr (CLUSTER > 1) {
-        wait_peers(s.empty[W][PART], phase);
-        if (threadIdx.x % 128 == 0)
-            barrier_expect(s.full[W][PART], (HALF + (PART == 1 ? TAILS : 0)) * 32 * 128);
-    } else {
-        barrier_wait(s.empty[W][PART], phase);
-    }
-}
-
-/* This warp's rows of a part to the other block. What lanes have copied or stored is there; the
- * fence lets the copy engine see it. */
-template <int W, int PART> void send_part(shared_memory &s) {
-    if constexpr (CLUSTER > 1) {
-        constexpr int COUNT = HALF + (PART == 1 ? TAILS : 0);
-        const int lane = threadIdx.x % 32, row = first_row((int)threadIdx.x % 128 / 32);
-        fence_async_shared();
-        __syncwarp();
-        if (lane < COUNT)
-            copy_to_peer((lane < HALF ? s.k[W][first_block(W, PART) + lane] : s.tail[W]) +
-                             row * 128,
-                         A_WARP * 128, cluster_rank<CLUSTER>() ^ 1, s.full[W][PART]);
+/* Which rows of a tile there are. Its place is free once part 0 is. */
+template <int W> void put_there(shared_memory &s, uint32_t there) {
+    if (threadIdx.x % 32 == 0) {
+        s.there[W][threadIdx.x % 128 / 32] = (uint16_t)there;
+        barrier_arrive(s.full[W][0]);
     }
 }
 
 /* ---- rows of 16 bits ---------------------------------------------------------------------------
  */
 
-constexpr int GROUPS = A_WARP / 4; /* of rows that are copied together */
-
-/* Where a lane's rows of a tile lie. */
-struct sources {
-    const char *from[GROUPS];
-    uint32_t bytes[GROUPS];
-    uint32_t there;
-};
-
-sources sources_of(const params &p, const char *row) {
-    const int lane = threadIdx.x % 32;
-    sources c;
-    c.there = __ballot_sync(0xffffffffu, row != nullptr);
-#pragma unroll
-    for (int g = 0; g < GROUPS; g++) {
-        const char *from = place_from(row, 4 * g + lane / 8);
-        c.bytes[g] = from ? 16 : 0;
-        c.from[g] = (from ? from : static_cast<const char *>(p.list[0].cache)) + lane % 8 * 16;
-    }
-    return c;
-}
-
-/* Copies of a part, and one group for them. */
 template <int W, int PART>
-void copy_part(shared_memory &s, const sources &c, uint32_t phase, uint32_t to) {
+void copy_part(shared_memory &s, const char *const (&from)[4], const uint32_t (&bytes)[4],
+               uint32_t to) {
     constexpr int FIRST = first_block(W, PART);
-    wait_empty<W, PART>(s, phase);
-    if (PART == 0 && threadIdx.x % 32 == 0) {
-        put_there(s.there[W], c.there);
-        barrier_arrive(s.full[W][0]);
-    }
 #pragma unroll
-    for (int g = 0; g < GROUPS; g++) {
+    for (int g = 0; g < 4; g++) {
         /* Rows 4 apart differ in the highest bit of what pieces are exchanged by. */
         const uint32_t at = (g % 2 ? to ^ 64 : to) + g * 512;
 #pragma unroll
         for (int b = FIRST; b < FIRST + HALF; b++)
-            copy_16_at(at + (W * BLOCKS + b) * BLOCK, c.from[g] + b * 128, c.bytes[g]);
+            copy_16_at(at + (W * BLOCKS + b) * BLOCK, from[g] + b * 128, bytes[g]);
         if (PART == 1 && TAILS)
-            copy_16_at(at + (2 * BLOCKS + W) * BLOCK, c.from[g] + D_VO * 2, c.bytes[g]);
+            copy_16_at(at + (2 * BLOCKS + W) * BLOCK, from[g] + D_VO * 2, bytes[g]);
     }
     barrier_arrive_copied(s.full[W][PART]);
-    commit_copies();
 }
 
-/* The same, and the part before to the other block: at once if this one is not free yet. */
-template <int W, int PART, int LAST_W, int LAST_PART>
-void share_part(shared_memory &s, const sources &c, uint32_t phase, uint32_t to, bool any) {
-    if constexpr (CLUSTER > 1) {
-        const bool is_free = __all_sync(0xffffffffu, barrier_is_over_now(s.empty[W][PART], phase));
-        if (any && !is_free) {
-            wait_copies<0>();
-            send_part<LAST_W, LAST_PART>(s);
-        }
-        copy_part<W, PART>(s, c, phase, to);
-        if (any && is_free) {
-            wait_copies<1>();
-            send_part<LAST_W, LAST_PART>(s);
-        }
-    } else {
-        copy_part<W, PART>(s, c, phase, to);
+template <int W>
+void copy_tile(const params &p, shared_memory &s, const char *row, uint32_t phase, uint32_t to) {
+    const int lane = threadIdx.x % 32;
+    const uint32_t there = __ballot_sync(0xffffffffu, row != nullptr);
+    const char *from[4];
+    uint32_t bytes[4];
+#pragma unroll
+    for (int g = 0; g < 4; g++) {
+        from[g] = row_of_lane(row, 4 * g + lane / 8);
+        bytes[g] = from[g] ? 16 : 0;
+        from[g] = (from[g] ? from[g] : static_cast<const char *>(p.list[0].cache)) + lane % 8 * 16;
     }
+    barrier_wait(s.empty[W][0], phase);
+    put_there<W>(s, there);
+    copy_part<W, 0>(s, from, bytes, to);
+    barrier_wait(s.empty[W][1], phase);
+    copy_part<W, 1>(s, from, bytes, to);
 }
 
 void copy_tiles(const params &p, const item &w, int32_t count, shared_memory &s) {
     const int row = (int)threadIdx.x % 128 / 8 % 4, warp = (int)threadIdx.x % 128 / 32;
     uint32_t to =
-        shared_address(s.k) + (first_row(warp) + row) * 128 + (((int)threadIdx.x ^ row) & 7) * 16;
+        shared_address(s.k) + warp * 2048 + row * 128 + (((int)threadIdx.x ^ row) & 7) * 16;
     /* NVRTC 13.0 writes an illegal instruction where it knows a part that is the same for all. */
     asm volatile("" : "+r"(to));
     asked next[2] = {ask(p, w, 0), ask(p, w, 1)};
@@ -175,22 +107,10 @@ void copy_tiles(const params &p, const item &w, int32_t count, shared_memory &s)
         const location at[2] = {find(p, w, next[0]), find(p, w, next[1])};
         next[0] = ask(p, w, tile + 2);
         next[1] = ask(p, w, tile + 3);
-        const sources even = sources_of(p, at[0].row);
-        share_part<0, 0, 1, 1>(s, even, phase, to, tile > 0);
-        share_part<0, 1, 0, 0>(s, even, phase, to, true);
-        if (tile + 1 < count) {
-            const sources odd = sources_of(p, at[1].row);
-            share_part<1, 0, 0, 1>(s, odd, phase, to, true);
-            share_part<1, 1, 1, 0>(s, odd, phase, to, true);
-        }
+        copy_tile<0>(p, s, at[0].row, phase, to);
+        if (tile + 1 < count)
+            copy_tile<1>(p, s, at[1].row, phase, to);
         phase ^= 1;
-    }
-    if (CLUSTER > 1 && count > 0) {
-        wait_copies<0>();
-        if (count % 2)
-            send_part<0, 1>(s);
-        else
-            send_part<1, 1>(s);
     }
 }
 
@@ -201,27 +121,21 @@ void copy_tiles(const params &p, const item &w, int32_t count, shared_memory &s)
  * the rows are asked into the L2, where they are when they are loaded. */
 template <int SLOT>
 void find_packed(const params &p, const item &w, const asked &a, shared_memory &s) {
-    constexpr int LANES = 32 / A_WARP; /* that ask for the lines of a row */
-    const int lane = threadIdx.x % 32, warp = (int)threadIdx.x % 128 / 32;
+    const int lane = threadIdx.x % 32, row = (int)threadIdx.x % 128 / 32 * 16 + lane;
     const location at = find(p, w, a);
-    if (lane < 16)
-        s.row[SLOT][row_of_lane(warp, lane)] = at.row;
-    if (lane < A_WARP) {
-        uint32_t *to = s.scales[SLOT][first_row(warp) + lane];
+    if (lane < 16) {
+        s.row[SLOT][row] = at.row;
         const char *any = static_cast<const char *>(p.list[0].cache);
         if constexpr (FORMAT == FP8_656)
-            copy_16(to, at.row ? at.row + BOLIDE__MLA_656_SCALES : any, at.row ? 16 : 0);
+            copy_16(s.scales[SLOT][row], at.row ? at.row + BOLIDE__MLA_656_SCALES : any,
+                    at.row ? 16 : 0);
         else
-            copy_8(to, at.row ? at.scales : any, at.row ? 8 : 0);
+            copy_8(s.scales[SLOT][row], at.row ? at.scales : any, at.row ? 8 : 0);
+        if (at.row)
+            prefetch_bytes(at.row, PACKED);
     }
     commit_copies();
     __syncwarp();
-    const char *mine = s.row[SLOT][first_row(warp) + lane % A_WARP];
-    if (mine) {
-#pragma unroll
-        for (int i = lane / A_WARP * 128; i < PACKED; i += LANES * 128)
-            prefetch(mine + i);
-    }
 }
 
 /* This thread's number, which the compiler does not know: it would keep each address that follows
@@ -235,10 +149,10 @@ int hidden_thread() {
 /* Eight lanes have 64 columns of two rows, four each; which block of a part they have is lane / 8.
  */
 int row_of_load(int thread, int i) {
-    return first_row(thread / 32) + thread / 4 % 2 + 2 * i;
+    return thread / 32 * 16 + thread / 4 % 2 + 2 * i;
 }
 
-constexpr int LOADS = A_WARP / 2; /* of 16 bytes, for a part */
+constexpr int LOADS = 8; /* of 16 bytes, for a part */
 
 /* Columns of e4m3 of a part from a row, to registers. */
 template <int W, int PART> uint4 load_piece(const char *row, int thread) {
@@ -274,8 +188,8 @@ void copy_halves(const params &p, shared_memory &s, int thread) {
     unsigned char *to = FORMAT == FP8_656 ? s.tail[W] : s.k[W][BLOCKS - 1];
     const int lane = thread % 32, warp = thread / 32;
 #pragma unroll
-    for (int g = 0; g < GROUPS; g++) {
-        const int own = first_row(warp) + 4 * g + lane / 8;
+    for (int g = 0; g < 4; g++) {
+        const int own = warp * 16 + 4 * g + lane / 8;
         const char *from = s.row[SLOT][own];
         copy_16(to + own * 128 + ((lane ^ own) & 7) * 16,
                 (from ? from : static_cast<const char *>(p.list[0].cache)) + ROPE + lane % 8 * 16,
@@ -294,12 +208,12 @@ void widen_part(const params &p, shared_memory &s, uint4 (&x)[LOADS], uint32_t p
         wait_copies<1>(); /* the scales of the tile, behind which a group was closed */
         __syncwarp();
     }
-    wait_empty<W, PART>(s, phase);
+    barrier_wait(s.empty[W][PART], phase);
     if constexpr (has_halves(W, PART))
         copy_halves<W, PART, SLOT>(p, s, thread);
     if constexpr (PART == 1)
         commit_copies();
-    const uint32_t to = shared_address(s.k[W][FIRST + lane / 8]) + first_row(warp) * 128 +
+    const uint32_t to = shared_address(s.k[W][FIRST + lane / 8]) + warp * 2048 +
                         (lane / 4 % 2) * 128 + ((lane % 4 * 2) ^ (lane / 4 % 2)) * 16;
     const bool mine = FIRST + lane / 8 < NARROW;
     /* What the next turn needs is read before the stores, which it could not pass. */
@@ -320,16 +234,13 @@ void widen_part(const params &p, shared_memory &s, uint4 (&x)[LOADS], uint32_t p
             store_shared(at ^ 16, widen(old.z, old.w, own));
         }
     }
-    /* These are ordinary stores, read by wgmma: wait_full has the fence. One here waits for what is
-     * being loaded, too, and only two blocks that share keys have it. */
-    if constexpr (CLUSTER > 1 && has_halves(W, PART))
-        wait_copies<0>();
-    send_part<W, PART>(s);
+    /* These are ordinary stores, read by wgmma: wait_full has the fence. One here would wait for
+     * what is being loaded, too. */
     if constexpr (PART == 0) {
-        const bool is = lane < 16 && s.row[SLOT][row_of_lane(warp, lane % 16)] != nullptr;
+        const bool is = s.row[SLOT][warp * 16 + lane % 16] != nullptr;
         const uint32_t there = __ballot_sync(0xffffffffu, is);
         if (lane == 0)
-            put_there(s.there[W], there);
+            s.there[W][warp] = (uint16_t)there;
     }
     leave(s.full[W][PART]);
 }
