@@ -338,6 +338,8 @@ static const char *const sparse_mla_cases[] = {
     "sparse_mla x=bf16,f16 d_qk=576 d_vo=512 k=1,64,65,129,200 h=5,17 n=2 page=64 lse=given",
     "sparse_mla x=bf16 kv_format=FP8_656,FP8_584 k=1,64,65,129,200 h=5,17 n=1 page=64 lse=given",
     "sparse_mla x=bf16 d_qk=512 d_vo=512 k=300 h=16,70 gaps=1,0 topk_lens=given lse=given",
+    "sparse_mla x=bf16,f16 d_qk=576 d_vo=512 k=1,64,65,129,200 h=70 n=14 page=64 lse=given",
+    "sparse_mla x=bf16 kv_format=FP8_656,FP8_584 k=1,70 h=17 n=34 page=64 lse=given",
     "sparse_mla x=f32 d_qk=512 d_vo=512 k=1 h=1 n=1,4,16,40 lse=given",
     "sparse_mla x=f32 d_qk=8,24,72 d_vo=8 h=3,13 lse=given",
     "sparse_mla x=f32 d_qk=200 d_vo=200,104 h=4,33 k=300 n=20 lse=given",
