@@ -125,11 +125,6 @@ __forceinline__ void prefetch(const void *address) {
     asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
 }
 
-/* The same of many bytes, a multiple of 16 at a multiple of 16, in one instruction (9.0 and up). */
-__forceinline__ void prefetch_bytes(const void *address, uint32_t bytes) {
-    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(address), "r"(bytes));
-}
-
 /* Makes the compiler forget where a value comes from. Floats that were unpacked from it earlier are
  * then unpacked again instead of being kept, which takes twice the registers. */
 template <class P> __forceinline__ void forget_origin(P &value) {

@@ -191,19 +191,23 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     release_next_kernel();
     const item w = item_of(p);
     const int group = (int)threadIdx.x / 128;
-    if (LOADERS == 2 && group == 3) {
-        load_all<1>(p, w, s);
-    } else if (group == 2) {
-        if constexpr (!FEW)
+    if (group >= 2) {
+        if constexpr (LOADERS == 2)
+            take_registers<144>();
+        else if constexpr (!FEW)
             give_registers<RAW ? 88 : 56>();
-        load_all<0>(p, w, s);
-    } else if (group == 0) {
-        if constexpr (!FEW)
-            take_registers<RAW ? 208 : 224>();
-        compute<0>(p, w, s);
+        if (LOADERS == 2 && group == 3)
+            load_all<1>(p, w, s);
+        else
+            load_all<0>(p, w, s);
     } else {
-        if constexpr (!FEW)
+        if constexpr (LOADERS == 2)
+            give_registers<112>();
+        else if constexpr (!FEW)
             take_registers<RAW ? 208 : 224>();
-        compute<1>(p, w, s);
+        if (group == 0)
+            compute<0>(p, w, s);
+        else
+            compute<1>(p, w, s);
     }
 }

@@ -10,7 +10,6 @@
 
 /* Blocks of e4m3 of a packed row, and where 64 columns of 16 bits begin in it. */
 constexpr int NARROW = !RAW ? 0 : FORMAT == FP8_656 ? 8 : 7;
-constexpr int PACKED = FORMAT == FP8_656 ? BOLIDE__MLA_656 : BOLIDE__MLA_584_ROW; /* bytes */
 constexpr int ROPE = FORMAT == FP8_656 ? BOLIDE__MLA_656_ROPE : BOLIDE__MLA_584_ROPE;
 
 /* Whether a part holds the block of a packed row that is 16 bits already. */
@@ -131,8 +130,6 @@ void find_packed(const params &p, const item &w, const asked &a, shared_memory &
                     at.row ? 16 : 0);
         else
             copy_8(s.scales[SLOT][row], at.row ? at.scales : any, at.row ? 8 : 0);
-        if (at.row)
-            prefetch_bytes(at.row, PACKED);
     }
     commit_copies();
     __syncwarp();
@@ -272,32 +269,37 @@ void widen_tiles(const params &p, const item &w, int32_t count, shared_memory &s
     }
 }
 
-/* A tile of a warpgroup that has every second one, from one slot; where the next lies is noted in
- * the other. */
+/* A tile of a warpgroup that has every second one, from one slot, while its next is loaded, whose
+ * rows are noted in the other. */
 template <int W, int SLOT, int NEXT>
-void widen_own(const params &p, const item &w, int32_t tile, uint4 (&x)[LOADS], shared_memory &s) {
+void widen_own(const params &p, const item &w, int32_t tile, asked &next, uint4 (&x)[2][LOADS],
+               shared_memory &s) {
     const uint32_t phase = tile / 2 + 1 & 1;
-    const asked next = ask(p, w, tile + 2);
-    widen_part<W, 0, SLOT, W, 1, SLOT>(p, s, x, phase);
     __syncwarp(); /* all have read where the rows of the tile before lie */
     find_packed<NEXT>(p, w, next, s);
-    widen_part<W, 1, SLOT, W, 0, NEXT>(p, s, x, phase);
+    next = ask(p, w, tile + 4);
+    widen_part<W, 0, SLOT, W, 0, NEXT>(p, s, x[0], phase);
+    widen_part<W, 1, SLOT, W, 1, NEXT>(p, s, x[1], phase);
 }
 
 template <int W>
 void widen_second(const params &p, const item &w, int32_t count, shared_memory &s) {
     constexpr int A = 2 * W, B = 2 * W + 1;
     find_packed<A>(p, w, ask(p, w, W), s);
-    commit_copies(); /* as if 16-bit columns were behind it */
-    uint4 x[LOADS];
+    asked next = ask(p, w, W + 2);
+    uint4 x[2][LOADS];
 #pragma unroll
-    for (int i = 0; i < LOADS; i++)
-        x[i] = load_piece<W, 0>(s.row[A][row_of_load(hidden_thread(), i)], hidden_thread());
+    for (int i = 0; i < LOADS; i++) {
+        const int thread = hidden_thread();
+        const char *row = s.row[A][row_of_load(thread, i)];
+        x[0][i] = load_piece<W, 0>(row, thread);
+        x[1][i] = load_piece<W, 1>(row, thread);
+    }
 #pragma unroll 1
     for (int32_t tile = W; tile < count; tile += 4) {
-        widen_own<W, A, B>(p, w, tile, x, s);
+        widen_own<W, A, B>(p, w, tile, next, x, s);
         if (tile + 2 < count)
-            widen_own<W, B, A>(p, w, tile + 2, x, s);
+            widen_own<W, B, A>(p, w, tile + 2, next, x, s);
     }
 }
 
