@@ -124,12 +124,21 @@ static bool is_sm90(const bolide__call *call, const bolide__sparse_mla_params *p
                    : (p->q_dtype & halves) && p->kv_dtype == p->q_dtype);
 }
 
-/* Blocks of 16 heads take keys faster, those of 64 take fewer of them: with few tokens, where the
- * former leave half of the multiprocessors to pieces, they are faster. */
+/* Heads of its blocks; 0: the call is not for it. Blocks of 16 heads take keys faster, those of 64
+ * read each of them for more heads: the former serve few tokens, of whose keys they are given
+ * pieces. Packed rows, which every block has to widen, go by mma.sync between the two. */
 static int64_t rows_sm90(const bolide__call *call, const bolide__cuda_limits *limits,
                          const bolide__sparse_mla_params *p) {
-    const bool is_few = p->n * ((p->h_q + 15) / 16) * 2 <= limits->sm_count;
-    return p->h_q <= 16 || (is_few && !call->ctx->batch_invariant) ? 16 : 64;
+    const int64_t few = p->n * ((p->h_q + 15) / 16), many = p->n * ((p->h_q + 63) / 64);
+    if (!is_sm90(call, p))
+        return 0;
+    if (p->h_q <= 16)
+        return 16;
+    if (call->ctx->batch_invariant)
+        return 64;
+    if (few * (p->format == BOLIDE_MLA_KV_PLAIN ? 2 : 8) <= limits->sm_count)
+        return 16;
+    return p->format == BOLIDE_MLA_KV_PLAIN || many * 8 >= limits->sm_count ? 64 : 0;
 }
 
 /* Whether two warpgroups load. */
@@ -164,9 +173,9 @@ static int64_t pieces_of(const bolide__call *call, const bolide__cuda_limits *li
 static choice choose(const bolide__call *call, const bolide__sparse_mla_params *p) {
     const bolide__cuda_limits *limits = bolide__cuda_limits_of(call->ctx);
     choice c = {.t = limits->arch >= 80 ? product_type(p) : 0, .pieces = 1};
-    c.sm90 = c.t && is_sm90(call, p);
+    c.rows = c.t ? rows_sm90(call, limits, p) : 0;
+    c.sm90 = c.rows > 0;
     if (c.sm90) {
-        c.rows = rows_sm90(call, limits, p);
         c.keys = BOLIDE__SPARSE90_KEYS;
         c.shared = shared_bytes_sm90(p, c.rows);
     } else if (c.t && !choose_tile(limits, p, &c)) {
