@@ -138,7 +138,7 @@ static int64_t rows_sm90(const bolide__call *call, const bolide__cuda_limits *li
         return 64;
     if (few * (p->format == BOLIDE_MLA_KV_PLAIN ? 2 : 8) <= limits->sm_count)
         return 16;
-    return p->format == BOLIDE_MLA_KV_PLAIN || many * 8 >= limits->sm_count ? 64 : 0;
+    return p->format == BOLIDE_MLA_KV_PLAIN || many * 9 >= limits->sm_count ? 64 : 0;
 }
 
 /* Whether two warpgroups load. */
