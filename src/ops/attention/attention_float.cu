@@ -74,6 +74,7 @@ struct shared_memory {
     float weights[KEYS][ROWS];
     int64_t k_at[KEYS], v_at[KEYS], tail_at[D_TAIL ? KEYS : 1];
     const float *scales[SCALED ? KEYS : 1]; /* of a latent's parts */
+    int32_t columns[PLACED ? KEYS : 1];     /* where keys stand */
     alignas(16) work item;
     double turns[ROPE ? HALF : 1]; /* of each pair of columns, a position */
     int32_t keys;                  /* of the tile */
@@ -151,7 +152,7 @@ void load_queries(const params &p, const work &w, int32_t rows, shared_memory &s
     for (int i = threadIdx.x; i < ROWS * COUNT; i += THREADS) {
         const int row = i / COUNT, d = i % COUNT;
         if constexpr (ROPE) {
-            const int32_t position = w.kv_len - w.q_len + query_token(p, w, row);
+            const int32_t position = position_of(p, w, query_token(p, w, row));
             const float2_t x =
                 rotate(s, query(p, w, rows, row, d), query(p, w, rows, row, d + HALF), d, position);
             s.q[d][row] = x.x;
@@ -200,7 +201,7 @@ void load_keys(const params &p, shared_memory &s, int chunk, int32_t first) {
             if (there)
                 x = rotate(s, key_at(p, s.item, k + at + d, first + key, d),
                            key_at(p, s.item, k + at + d + HALF, first + key, d + HALF), d,
-                           first + key);
+                           PLACED ? s.columns[key] : first + key);
             s.side[key][c] = x.x;
             s.side[key][c + COUNT] = x.y;
         } else {
@@ -280,17 +281,18 @@ void soften(const params &p, const work &w, int32_t first, rows_state &r, float 
         const int row = threadIdx.x / 32 * OWN + i;
         const int32_t token = query_token(p, w, row);
         const sight seen = sight_of(p, w, token);
-        const float slope = ALIBI ? alibi_slope(query_head(p, w, row), p.h_q) : 0.0f;
+        const float slope = ALIBI ? slope_of(p, w, row) : 0.0f;
         float top = r.m[i];
 #pragma unroll
         for (int j = 0; j < 2; j++) {
             const int32_t key = first + lane + 32 * j;
+            const int32_t column = PLACED ? s.columns[lane + 32 * j] : key;
             float y = x[i][j] * r.scale[i];
             if constexpr (CAPPED)
                 y = tanh_exact(y) * ((float)p.soft_cap * LOG2E);
             if constexpr (ALIBI)
-                y += slope * (float)(key - (w.kv_len - w.q_len + token));
-            bool visible = key >= seen.low && key < seen.high;
+                y += slope * (float)(column - position_of(p, w, token));
+            bool visible = in_sight(w, seen, key, column);
             if constexpr (SPECIAL)
                 visible = visible && in_mask(p, w, token, key);
             if constexpr (VARIANT)
@@ -346,6 +348,8 @@ void run_tile(const params &p, const work &w, int32_t first, rows_state &r, shar
         const location at = locate(p, w, key, page);
         s.k_at[threadIdx.x] = at.k;
         s.v_at[threadIdx.x] = at.v;
+        if constexpr (PLACED)
+            s.columns[threadIdx.x] = column_of_matrix(p, key, page);
         if constexpr (D_TAIL > 0)
             s.tail_at[threadIdx.x] =
                 page * p.k_tail_page + (uint32_t)key % (uint32_t)p.page_size * p.k_tail_n;
