@@ -6,6 +6,7 @@
 JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
 T ?= 60
+GATE_TIME ?= 400
 MAKEFLAGS += --no-print-directory
 SETUP := tools/setup.sh
 export TORCH_PACKAGES := torch apache-tvm-ffi numpy ml_dtypes pytest transformers jax jax-tvm-ffi
@@ -77,8 +78,8 @@ check-san: ## tests under the address, undefined and thread sanitizers
 	@$(call build,tsan,build/tsan)
 	@TEST_TIMEOUT=3600 tools/tsan.sh tests/run.sh build/tsan -LE repo $(CTEST)
 
-check-full: check ## check, every spec of the GPU kernels, tests and wheel on aarch64 under qemu-user
-	@tests/cuda/gate.sh build --full
+check-full: check ## check, every spec of the GPU kernels (GATE_TIME=400 GATE=...), aarch64 under qemu-user
+	@tests/cuda/gate.sh build --full --time $(GATE_TIME) $(GATE)
 	@$(SETUP) $(BUILD_NEEDS) aarch64
 	@$(call build,aarch64,build/aarch64)
 	@QEMU_LD_PREFIX=/usr/aarch64-linux-gnu OMP_WAIT_POLICY=passive \

@@ -80,7 +80,7 @@ def isas(wanted):
 
 
 class Ours:
-    """A `bolide bench` that takes a problem at a time, so that its ceilings are measured once."""
+    """A `bolide bench` that takes a problem at a time and keeps its memory for them."""
 
     def __init__(self, isa, options):
         words = [TOOL, "bench", "-", "--json", "--backend", options.backend]

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A sample is a batch of calls long enough for the clock (200 us), each on the next instance. On a
-// CUDA device it is a graph of calls, so that what is measured is the device and not the launches.
+// A sample is a batch of calls long enough for the clock (200 us), each on the next instance; the
+// time for the samples counts the ceilings between them. On a CUDA device it is a graph of calls,
+// so that what is measured is the device and not the launches.
 
 #include "bench.h"
 
@@ -231,44 +232,96 @@ static int compare(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-static void summarise(double *sample, int32_t count, bench_result *r) {
-    qsort(sample, (size_t)count, sizeof *sample, compare);
-    r->us = sample[count / 2] * 1e6;
-    r->us_min = sample[0] * 1e6;
-    r->spread = (sample[count * 9 / 10] - sample[count / 10]) / sample[count / 2];
+typedef struct series {
+    double value[MAX_SAMPLES];
+    int32_t count;
+} series;
+
+/* What was measured in turn. */
+typedef struct samples {
+    series seconds; /* of a call */
+    series read;    /* bytes a second */
+    series fma;     /* operations a second */
+} samples;
+
+static double median(series *s) {
+    qsort(s->value, (size_t)s->count, sizeof *s->value, compare);
+    return s->count ? s->value[s->count / 2] : 0;
+}
+
+static void add(series *s, double value) {
+    s->value[s->count++] = value;
+}
+
+static void summarise(samples *s, const bench *b, bench_result *r) {
+    const int32_t count = s->seconds.count;
+    const double *seconds = s->seconds.value;
+    r->us = median(&s->seconds) * 1e6;
+    r->us_min = seconds[0] * 1e6;
+    r->spread = 1e6 * (seconds[count * 9 / 10] - seconds[count / 10]) / r->us;
+    r->limit = b->options->device_limit;
+    if (b->options->meter)
+        r->limit = (roofline){.read_bytes = median(&s->read), .flops = median(&s->fma)};
+}
+
+/* Whether the call's time at the last rate of reading, or of multiplying, comes near enough to the
+ * other to be the ceiling. */
+static int may_bind(const samples *s, const bench_result *r, int reading) {
+    if (s->read.count < MIN_SAMPLES)
+        return 1;
+    const double read = r->bytes / s->read.value[s->read.count - 1];
+    const double compute = r->flops / s->fma.value[s->fma.count - 1];
+    return reading ? 1.5 * read > compute : 1.5 * compute > read;
+}
+
+/* The ceilings beside the sample that was just taken of so many calls. One that is far from binding
+ * is left out soon: a chip that only multiplies for a while lowers the clock of its memory, and the
+ * next sample would pay for it. */
+static void take_ceilings(const bench *b, samples *s, const bench_result *r, int64_t calls) {
+    bolide__roofline *meter = b->options->meter;
+    if (!meter)
+        return;
+    const int fma = may_bind(s, r, 0), read = may_bind(s, r, 1);
+    if (fma)
+        add(&s->fma, bolide__roofline_fma(meter, r->flops * (double)calls));
+    if (read)
+        add(&s->read, bolide__roofline_read(meter, r->bytes * (double)calls));
+}
+
+/* Calls of a sample: enough for the clock; in a graph every instance, or the data would be in the
+ * cache. Below 0 after an error. */
+static int64_t calls_a_sample(bench *b) {
+    const double one = time_batch(b, 1);
+    if (one < 0)
+        return -1;
+    if (b->d)
+        return b->count > GRAPH_CALLS ? b->count : GRAPH_CALLS;
+    return one > 0 ? (int64_t)(sample_seconds / one) + 1 : 1000;
 }
 
 static int take_samples(bench *b, bench_result *r) {
-    double *sample = calloc(MAX_SAMPLES, sizeof *sample);
-    double one = sample ? time_batch(b, 1) : -1;
-    if (one < 0) {
-        free(sample);
-        return sample ? -1 : fail(b, "out of memory");
-    }
-    int64_t calls = b->d ? GRAPH_CALLS : one > 0 ? (int64_t)(sample_seconds / one) + 1 : 1000;
-    if (b->d && calls < b->count)
-        calls = b->count; /* every instance is in the graph, or the data would be in the cache */
-    void *graph = b->d ? capture(b, calls) : NULL;
-    if (b->d && !graph) {
-        free(sample);
+    const int64_t calls = calls_a_sample(b);
+    void *graph = b->d && calls > 0 ? capture(b, calls) : NULL;
+    if (calls < 0 || (b->d && !graph))
         return -1;
-    }
-    int32_t count = 0;
-    int bad = 0;
+    samples *s = calloc(1, sizeof *s);
+    int bad = s ? 0 : fail(b, "out of memory");
     const double start = roofline_now();
     for (int32_t warm = 0; warm < 2 && !bad; warm++)
         bad = (b->d ? time_graph(b, graph) : time_batch(b, calls)) < 0;
-    while (!bad && count < MAX_SAMPLES &&
-           (count < MIN_SAMPLES || roofline_now() - start < b->options->seconds)) {
-        const double s = b->d ? time_graph(b, graph) : time_batch(b, calls);
-        bad = s < 0;
-        sample[count++] = s / (double)calls;
+    while (!bad && s->seconds.count < MAX_SAMPLES &&
+           (s->seconds.count < MIN_SAMPLES || roofline_now() - start < b->options->seconds)) {
+        const double took = b->d ? time_graph(b, graph) : time_batch(b, calls);
+        bad = took < 0;
+        add(&s->seconds, took / (double)calls);
+        take_ceilings(b, s, r, calls);
     }
     device_graph_free(b->d, graph);
-    if (!bad)
-        summarise(sample, count, r);
-    r->calls = count * calls;
-    free(sample);
+    if (!bad) {
+        summarise(s, b, r);
+        r->calls = s->seconds.count * calls;
+    }
+    free(s);
     return bad ? -1 : 0;
 }
 
@@ -322,9 +375,10 @@ void bench_close(bench *b) {
     free(b);
 }
 
-const char *bench_ceiling(const bench_result *result, const roofline *r, double *us) {
-    const double read = result->bytes / r->read_bytes * 1e6;
-    const double compute = r->flops > 0 ? result->flops / r->flops * 1e6 : 0;
+const char *bench_ceiling(const bench_result *result, double *us) {
+    const roofline *limit = &result->limit;
+    const double read = result->bytes / limit->read_bytes * 1e6;
+    const double compute = limit->flops > 0 ? result->flops / limit->flops * 1e6 : 0;
     *us = compute > read ? compute : read;
     return compute > read ? "fma" : "read";
 }

@@ -21,7 +21,9 @@ static const struct {
      "compare with the float64 reference; exit 1 on a mismatch"},
     {"bench", command_bench,
      "bench PROBLEM... [--json] [--backend cpu|cuda] [--isa NAME] [--threads N] [--seconds S]",
-     "time, bytes, operations, share of what the machine can do"},
+     "time, bytes, operations, share of what the machine reads or multiplies meanwhile: medians,\n"
+     "      on the CPU of sweeps over as many bytes and as many multiply-adds, in turn with the "
+     "runs"},
     {"coverage", command_coverage, "coverage [--json]",
      "what becomes of each parameter of FlashInfer's interface"},
     {"doctor", command_doctor, "doctor [--json]", "what of this machine Bolide can use"},

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `bolide bench PROBLEM...`: measures the ceilings of the machine, then each problem; a line each,
-// or with --json an object each, as kept in bench/results.
+// `bolide bench PROBLEM...`: measures each problem, and the ceilings of the machine in turn with it
+// (on a CUDA device before it); a line each, or with --json an object each, as kept in
+// bench/results.
 
 #include <stdio.h>
 #include <string.h>
@@ -15,7 +16,6 @@
 typedef struct bencher {
     const command *c;
     bench_options options;
-    roofline roofline;
     char device[128];
     char commit[48];
     bench *last; /* kept for as long as the same problem comes again */
@@ -28,7 +28,7 @@ static void print_json(const bencher *b, const char *text, const bench_result *r
     const time_t now = time(NULL);
     struct tm day;
     double ceiling_us;
-    const char *ceiling = bench_ceiling(r, &b->roofline, &ceiling_us);
+    const char *ceiling = bench_ceiling(r, &ceiling_us);
     (void)strftime(date, sizeof date, "%Y-%m-%d", gmtime_r(&now, &day));
     json j = {.file = stdout};
     json_open(&j, NULL, '{');
@@ -75,38 +75,40 @@ static int bench_problem(void *user, const problem *p) {
         print_json(b, text, &r);
     } else {
         double ceiling_us;
-        const char *ceiling = bench_ceiling(&r, &b->roofline, &ceiling_us);
-        printf("%12.3f us  min %12.3f  spread %5.1f %%  %8.2f GB/s %9.2f GFLOP/s  %5.1f %% of %-4s"
-               "  %s\n",
-               r.us, r.us_min, 100 * r.spread, 1e-3 * r.bytes / r.us, 1e-3 * r.flops / r.us,
-               100 * ceiling_us / r.us, ceiling, text);
+        const char *ceiling = bench_ceiling(&r, &ceiling_us);
+        printf("%12.3f us  min %12.3f  spread %5.1f %%  %8.2f of %7.1f GB/s %9.2f of %8.1f GFLOP/s"
+               "  %5.1f %% of %-4s  %s\n",
+               r.us, r.us_min, 100 * r.spread, 1e-3 * r.bytes / r.us, 1e-9 * r.limit.read_bytes,
+               1e-3 * r.flops / r.us, 1e-9 * r.limit.flops, 100 * ceiling_us / r.us, ceiling, text);
     }
     (void)fflush(stdout);
     return 0;
 }
 
+/* On the CPU only what it takes to measure them. */
 static int measure_ceilings(bencher *b) {
     if (b->c->device == BOLIDE_CUDA)
-        return machine_cuda_ceilings(b->options.ctx, &b->options.cache, &b->roofline);
+        return machine_cuda_ceilings(b->options.ctx, &b->options.cache, &b->options.device_limit);
     b->options.cache = roofline_cache();
-    return roofline_cpu(b->options.ctx, &b->roofline);
+    b->options.meter = bolide__roofline_open(b->options.ctx);
+    return b->options.meter ? 0 : -1;
 }
 
 static int bench_all(bencher *b) {
     if (measure_ceilings(b)) {
-        (void)fprintf(stderr, "bolide bench: the ceilings could not be measured: %s\n",
-                      bolide_last_error()->message);
+        (void)fprintf(stderr, "bolide bench: the ceilings cannot be measured: %s\n",
+                      b->c->device == BOLIDE_CUDA ? bolide_last_error()->message : "out of memory");
         return 1;
     }
     machine_name(b->options.ctx, b->device, sizeof b->device);
     machine_commit(b->commit, sizeof b->commit);
     if (!b->c->json)
-        printf("%s, %s, %d threads: read %.1f GB/s, multiply-add %.1f GFLOP/s\n", b->device,
+        printf("%s, %s, %d threads\n", b->device,
                b->c->device == BOLIDE_CUDA ? "cuda" : bolide__isa_name(bolide__cpu_isa()),
-               b->c->device == BOLIDE_CUDA ? 1 : bolide__cpu_threads(b->options.ctx),
-               1e-9 * b->roofline.read_bytes, 1e-9 * b->roofline.flops);
+               b->c->device == BOLIDE_CUDA ? 1 : bolide__cpu_threads(b->options.ctx));
     const int unread = command_problems(b->c, bench_problem, b);
     bench_close(b->last);
+    bolide__roofline_close(b->options.meter);
     return unread ? 2 : b->failed;
 }
 

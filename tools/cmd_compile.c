@@ -29,7 +29,7 @@ static int note(void *user, const problem *p) {
     return 0;
 }
 
-static void show(void *user, const bolide__compile_report *r) {
+static bool show(void *user, const bolide__compile_report *r) {
     (void)user;
     const bolide__resources *u = &r->resources;
     printf("[%d/%d] %s %s: ", r->done, r->total, r->target, r->spec);
@@ -41,6 +41,7 @@ static void show(void *user, const bolide__compile_report *r) {
         printf("%.2f s, %d registers, %d B spilled, %d B shared%s\n", r->seconds, u->registers,
                u->spill_bytes, r->shared_bytes, u->serialized ? ", wgmma serialised" : "");
     (void)fflush(stdout);
+    return true;
 }
 
 /* The dry context of the named target, or of the first GPU. */

@@ -5,6 +5,8 @@
 #ifndef BOLIDE_TOOLS_MACHINE_H
 #define BOLIDE_TOOLS_MACHINE_H
 
+#include <bolide/core.h>
+
 #include "roofline.h"
 
 /* Name of the device of a context: "Intel(R) Xeon(R) Platinum 8481C", "NVIDIA H200". */

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The machine's ceilings from cpu/roofline.h, a clock and the size of the last cache.
+// A clock and the size of the last cache.
 
 #include "roofline.h"
 
 #include <time.h>
 #include <unistd.h>
-
-#include "cpu/roofline.h"
 
 double roofline_now(void) {
     struct timespec t;
@@ -24,10 +22,4 @@ int64_t roofline_cache(void) {
             return bytes;
     }
     return (int64_t)32 << 20; /* unknown: as large as most */
-}
-
-int roofline_cpu(const bolide_context *ctx, roofline *out) {
-    out->read_bytes = bolide__roofline_read(ctx);
-    out->flops = bolide__roofline_fma(ctx);
-    return out->read_bytes > 0 ? 0 : -1;
 }

@@ -3,8 +3,9 @@
 #
 # Writes the generated parts of the documents: tools/tables.py [--check] [TOOL]
 # A part lies between "<!-- begin NAME -->" and "<!-- end NAME -->". The table of operators comes
-# from `TOOL ops --json` (build/bolide), that of parameters from `TOOL coverage --json`, tables of speed from bench/results/*/*.jsonl, examples from
-# their sources. With --check nothing is written; it prints what is out of step, and a line of counts.
+# from `TOOL ops --json` (build/bolide), that of parameters from `TOOL coverage --json`, tables of speed
+# from bench/results/*/*.jsonl and bench/bars.txt, examples from their sources. With --check nothing is
+# written; it prints what is out of step, and a line of counts.
 
 import json
 import pathlib
@@ -135,6 +136,31 @@ def speed(headline):
     return out[1:] or ["Nothing has been measured yet."]
 
 
+def bars():
+    """What bench/bars.txt asks of the CPU, beside what bench/results has."""
+    measured = {}
+    for lines in results()[0].values():
+        for line in lines:
+            measured.setdefault((line["problem"], line["isa"], str(line["threads"])), line)
+    text = (ROOT / "bench/bars.txt").read_text()
+    out, met = ["| problem | on | aim | measured | |", "|---|---|---|---|---|"], 0
+    wanted = [line.split(" ", 4) for line in text.splitlines() if line and line[0] != "#"]
+    for isa, threads, what, least, problem in wanted:
+        line = measured.get((problem, isa, threads), {})
+        have, ceiling = line.get(what), line.get("ceiling", "")
+        short = have is None or have < float(least)
+        # A factor above 1 is met where the machine's ceiling leaves no room for it.
+        full = short and what == "ratio" and float(least) > 1 and line.get("share", 0) >= 0.97
+        unit = [f"{100 * float(least):.0f} % of the ceiling" if what == "share" else f"{least} ×",
+                "–" if have is None else
+                f"{100 * have:.0f} % of {ceiling}" if what == "share" else f"{have:.2f} ×"]
+        word = ("not measured" if have is None else f"at the ceiling of {ceiling}" if full else
+                "not met" if short else "met")
+        met += not short or full
+        out.append(f"| `{problem}` | {isa}, {threads} threads | {unit[0]} | {unit[1]} | {word} |")
+    return out + ["", f"{met} of {len(wanted)} are met."]
+
+
 def part(name, tool):
     """The lines of a generated part; None if the tool that it needs is not built."""
     if name == "operators":
@@ -145,6 +171,8 @@ def part(name, tool):
         return lse(tool) if pathlib.Path(tool).exists() else None
     if name == "results":
         return speed(headline=True)
+    if name == "bars":
+        return bars()
     if name == "all results":
         return speed(headline=False)
     if name.startswith("example: "):

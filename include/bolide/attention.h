@@ -131,8 +131,8 @@ typedef struct bolide_batch_decode_plan_args {
     bolide_plan *plan;
     const bolide_variant *variant; /* or NULL; the same texts as in run */
     int64_t plan_on_device; /* 1: lengths stay on the GPU and a kernel plans there: no wait, and a
-                               capture may hold it. Needs seq_lens and max_num_rows; the split is
-                               balanced. On the CPU like 0; default 0 */
+                               capture may hold it. Needs seq_lens, and no custom mask; the split
+                               is balanced. On the CPU like 0; default 0 */
 } bolide_batch_decode_plan_args;
 
 typedef struct bolide_batch_decode_run_args {

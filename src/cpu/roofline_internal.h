@@ -7,8 +7,8 @@
 
 #include "cpu/cpu.h"
 
-/* Steps of an item of the chains; floats of an item of the sum (1 MiB). */
-enum { BOLIDE__ROOFLINE_STEPS = 1 << 16, BOLIDE__ROOFLINE_SLICE = 1 << 18 };
+/* Steps of an item of the chains (some 60 us); floats of an item of the sum (256 KiB). */
+enum { BOLIDE__ROOFLINE_STEPS = 1 << 13, BOLIDE__ROOFLINE_SLICE = 1 << 16 };
 
 typedef struct bolide__roofline_chains_params {
     float factor;

@@ -19,7 +19,7 @@ typedef struct pool {
     const struct bolide__cuda_device *device;
     const bolide__job_node *next;
     int32_t done, total;
-    void (*progress)(void *arg, const bolide__compile_report *report);
+    bolide__compile_progress *progress;
     void *arg;
     pthread_mutex_t lock;
     bolide_status status; /* of the first failure */
@@ -37,23 +37,37 @@ const char *bolide__cuda_target_name(const bolide_context *ctx, char text[BOLIDE
     return bolide__target_text(ctx->cuda->target, text);
 }
 
+/* Drops the job at hand. */
+static void drop(bolide__job_node **at) {
+    bolide__job_node *job = *at;
+    *at = job->next;
+    bolide__spec_free(&job->spec);
+    free(job);
+}
+
 /* Jobs lie newest first, so a job goes if an older one is of the same operator and kernel. */
 void bolide__cuda_keep_one_each(bolide_context *ctx) {
     bolide__job_node **at = &ctx->cuda->jobs;
     while (*at) {
-        bolide__job_node *job = *at;
-        const bolide__job_node *older = job->next;
+        const bolide__job_node *job = *at, *older = job->next;
         while (older && (strcmp(older->entry, job->entry) != 0 ||
                          strcmp(older->spec.function, job->spec.function) != 0 ||
                          strcmp(older->spec.source, job->spec.source) != 0))
             older = older->next;
-        if (!older) {
-            at = &job->next;
-            continue;
-        }
-        *at = job->next;
-        bolide__spec_free(&job->spec);
-        free(job);
+        if (older)
+            drop(at);
+        else
+            at = &(*at)->next;
+    }
+}
+
+void bolide__cuda_keep_shard(bolide_context *ctx, int64_t shard, int64_t shards) {
+    bolide__job_node **at = &ctx->cuda->jobs;
+    for (int64_t i = 0; *at; i++) {
+        if (i % shards != shard)
+            drop(at);
+        else
+            at = &(*at)->next;
     }
 }
 
@@ -87,8 +101,8 @@ static void report(pool *p, const bolide__job_node *job, bolide_status status,
         p->status = r.status;
         snprintf(p->message, sizeof p->message, "%s", r.message);
     }
-    if (p->progress)
-        p->progress(p->arg, &r);
+    if (p->progress && !p->progress(p->arg, &r))
+        p->next = NULL;
     pthread_mutex_unlock(&p->lock);
 }
 
@@ -117,9 +131,7 @@ static int32_t cpus_at_hand(void) {
 }
 
 bolide_status bolide__cuda_compile_noted(bolide_context *ctx, int32_t threads,
-                                         void (*progress)(void *arg,
-                                                          const bolide__compile_report *report),
-                                         void *arg) {
+                                         bolide__compile_progress *progress, void *arg) {
     pool p = {.device = ctx->cuda,
               .next = ctx->cuda->jobs,
               .total = bolide__cuda_noted(ctx),

@@ -7,6 +7,8 @@
 #ifndef BOLIDE_CUDA_COMPILE_H
 #define BOLIDE_CUDA_COMPILE_H
 
+#include <stdbool.h>
+
 #include "cuda/build.h"
 
 /* One kernel that is done. */
@@ -34,13 +36,18 @@ int32_t bolide__cuda_noted(const bolide_context *ctx);
 /* Drops all but the first of each operator and kernel function. */
 void bolide__cuda_keep_one_each(bolide_context *ctx);
 
-/* Compiles them on `threads` threads (0: one for each CPU at hand). progress, which may be NULL, is
- * called for each kernel by one thread at a time. All are tried; the status and message are those
- * of the first that failed. A kernel that needs more shared memory than the target has fails. */
+/* Drops all but every shards-th from the shard-th on; with the same calls, every spec is in exactly
+ * one of the shards 0 … shards-1. */
+void bolide__cuda_keep_shard(bolide_context *ctx, int64_t shard, int64_t shards);
+
+/* Is told each kernel that is done, by one thread at a time; false: no further one is begun. */
+typedef bool bolide__compile_progress(void *arg, const bolide__compile_report *report);
+
+/* Compiles them on `threads` threads (0: one for each CPU at hand). progress may be NULL. All are
+ * tried; the status and message are those of the first that failed. A kernel that needs more shared
+ * memory than the target has fails. */
 bolide_status bolide__cuda_compile_noted(bolide_context *ctx, int32_t threads,
-                                         void (*progress)(void *arg,
-                                                          const bolide__compile_report *report),
-                                         void *arg);
+                                         bolide__compile_progress *progress, void *arg);
 
 /* Driver, devices, compiler and cache, a line each, for `bolide doctor`. */
 void bolide__cuda_doctor(void (*line)(void *arg, const char *text), void *arg);

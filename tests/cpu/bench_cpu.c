@@ -100,8 +100,11 @@ static void bench_all(bolide__isa isa) {
 }
 
 void bench_cpu(void) {
-    printf("read %.1f GB/s, f32 FMA %.1f GFLOP/s on %d threads\n",
-           bolide__roofline_read(NULL) * 1e-9, bolide__roofline_fma(NULL) * 1e-9,
-           bolide__cpu_threads(NULL));
+    bolide__roofline *r = bolide__roofline_open(NULL);
+    if (r)
+        printf("read %.1f GB/s, f32 FMA %.1f GFLOP/s on %d threads\n",
+               bolide__roofline_read(r, 1e9) * 1e-9, bolide__roofline_fma(r, 1e10) * 1e-9,
+               bolide__cpu_threads(NULL));
+    bolide__roofline_close(r);
     on_each_isa(bench_all);
 }

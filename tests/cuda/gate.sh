@@ -1,10 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# The compile gate with three versions of NVRTC: tests/cuda/gate.sh BUILD [--full]
+# The compile gate with three versions of NVRTC: tests/cuda/gate.sh BUILD [--full] [OPTION...]
 # Each compiles the kernels of all test cases for every target that it knows; kernels whose sources
 # did not change since the last time are found in the cache. 13 comes from the machine's toolkit if
-# it has one, the others as Python packages.
+# it has one, the others as Python packages. Options go to bolide_op_tests: --time SECONDS for each
+# version, after which the rest is skipped and left to the next run, --shard I/N for one of N
+# machines, --filter TEXT.
 
 set -u
 cd "$(dirname "$0")/../.." || exit 1

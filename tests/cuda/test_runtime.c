@@ -389,7 +389,7 @@ static void test_lookup_cost(void) {
 
 /* ---- ahead of time -------------------------------------------------------------------------- */
 
-static void count_reports(void *arg, const bolide__compile_report *r) {
+static bool count_reports(void *arg, const bolide__compile_report *r) {
     int *counts = arg;
     counts[0]++;
     counts[1] += r->status != BOLIDE_OK;
@@ -399,6 +399,7 @@ static void count_reports(void *arg, const bolide__compile_report *r) {
               (r->resources.registers == 33 && r->resources.stack_bytes == 16 &&
                r->resources.spill_bytes == 12),
           "the assembler's lines are read");
+    return counts[3] == 0 || r->done < counts[3];
 }
 
 static void test_ahead(void) {
@@ -412,7 +413,7 @@ static void test_ahead(void) {
     for (int kind = 0; kind < KINDS; kind++)
         check(call_kind(ctx, kind % 6, NULL) == BOLIDE_OK, "a dry call");
     check(bolide__cuda_noted(ctx) == 6 && compiler->compiled == compiled, "specs are noted once");
-    int counts[3] = {0};
+    int counts[4] = {0};
     check(bolide__cuda_compile_noted(ctx, 3, count_reports, counts) == BOLIDE_OK, "compiled");
     check(counts[0] == 6 && counts[1] == 0 && counts[2] == 0, "each reported");
     memset(counts, 0, sizeof counts);
@@ -420,6 +421,12 @@ static void test_ahead(void) {
               counts[2] == 6 && compiler->compiled == compiled + 6,
           "the second time all come from disk");
     check(driver->launches == launches, "nothing was launched");
+    memset(counts, 0, sizeof counts);
+    counts[3] = 4;
+    check(bolide__cuda_compile_noted(ctx, 1, count_reports, counts) == BOLIDE_OK && counts[0] == 4,
+          "it stops where it is told to");
+    bolide__cuda_keep_shard(ctx, 1, 4);
+    check(bolide__cuda_noted(ctx) == 2, "the second and the sixth of six");
     bolide_context_destroy(ctx);
 
     bolide_context *real = open_context(0);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Makes the calls of all cases on one dry context a target and compiles what they noted; what is in
-// the cache with the same hash is not compiled again. On sm_90a under NVRTC 13, where kernels are
+// the cache with the same hash is not compiled again, so a gate that ran out of time goes on where
+// it stopped. On sm_90a under NVRTC 13, where kernels are
 // tuned, spills, local arrays and serialised wgmma are failures but for those that
 // tests/cuda/spills.txt lists with their reasons; elsewhere they are told.
 
@@ -10,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "cuda/compile.h"
 #include "cuda/nvrtc.h"
@@ -28,7 +30,8 @@ typedef struct gate {
     int64_t passed, failed, skipped;
     int64_t compiled, present, spilling;
     double seconds;
-    int tuned; /* whether kernels are tuned for this compiler */
+    time_t end; /* of the time for the target at hand; 0: no limit */
+    int tuned;  /* whether kernels are tuned for this compiler */
     exception exceptions[MAX_EXCEPTIONS];
     int exception_count;
 } gate;
@@ -143,7 +146,7 @@ static void judge_exceptions(gate *g) {
 
 /* ---- verdicts ------------------------------------------------------------------------------ */
 
-static void judge(void *user, const bolide__compile_report *r) {
+static bool judge(void *user, const bolide__compile_report *r) {
     gate *g = user;
     const bolide__resources *u = &r->resources;
     const int untidy = u->spill_bytes > 0 || u->stack_bytes > 0 || u->serialized;
@@ -165,9 +168,31 @@ static void judge(void *user, const bolide__compile_report *r) {
         g->passed++;
     }
     (void)fflush(stdout);
+    return g->end == 0 || time(NULL) < g->end;
 }
 
-int gate_run(const char *targets, int full, const char *filter) {
+/* Compiles what target i has noted, within an equal share of the time that is left. */
+static void compile_target(gate *g, int i, const gate_options *o, time_t end) {
+    if (!o->full)
+        bolide__cuda_keep_one_each(g->ctx[i]);
+    if (o->shards > 1)
+        bolide__cuda_keep_shard(g->ctx[i], o->shard, o->shards);
+    const time_t now = time(NULL);
+    const int64_t judged = g->passed + g->failed, noted = bolide__cuda_noted(g->ctx[i]);
+    char target[BOLIDE__TARGET_TEXT];
+    g->end = o->seconds ? now + (end - now) / (g->count - i) : 0;
+    /* Failures are counted one by one in judge. */
+    (void)!bolide__cuda_compile_noted(g->ctx[i], 0, judge, g);
+    const int64_t left = noted - (g->passed + g->failed - judged);
+    if (left > 0)
+        printf("skipped: %s: the time was up before %lld of %lld kernels; the next run goes on\n",
+               bolide__cuda_target_name(g->ctx[i], target), (long long)left, (long long)noted);
+    g->skipped += left;
+    bolide_context_destroy(g->ctx[i]);
+}
+
+int gate_run(const gate_options *o) {
+    const time_t start = time(NULL);
     gate g = {0};
     const bolide__nvrtc *nvrtc = bolide__nvrtc_try();
     if (!nvrtc) {
@@ -176,18 +201,14 @@ int gate_run(const char *targets, int full, const char *filter) {
     }
     g.tuned = nvrtc->major >= 13;
     printf("nvrtc %d.%d at %s\n", nvrtc->major, nvrtc->minor, nvrtc->path);
-    const int all = strcmp(targets, "all") == 0;
-    if (read_exceptions(&g) || open_targets(&g, nvrtc, all ? all_targets : targets))
+    const int all = strcmp(o->targets, "all") == 0;
+    if (read_exceptions(&g) || open_targets(&g, nvrtc, all ? all_targets : o->targets))
         return 2;
-    op_test_each(filter, note, &g);
-    for (int i = 0; i < g.count; i++) {
-        if (!full)
-            bolide__cuda_keep_one_each(g.ctx[i]);
-        /* Failures are counted one by one in judge. */
-        (void)!bolide__cuda_compile_noted(g.ctx[i], 0, judge, &g);
-        bolide_context_destroy(g.ctx[i]);
-    }
-    if (full && all && !filter && g.tuned)
+    op_test_each(o->filter, note, &g);
+    const int64_t unknown = g.skipped;
+    for (int i = 0; i < g.count; i++)
+        compile_target(&g, i, o, start + (time_t)o->seconds);
+    if (o->full && all && !o->filter && g.tuned && o->shards <= 1 && g.skipped == unknown)
         judge_exceptions(&g);
     printf("%lld kernels compiled in %.0f s of thread time, %lld as they were, %lld that spill\n",
            (long long)g.compiled, g.seconds, (long long)g.present, (long long)g.spilling);

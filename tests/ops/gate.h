@@ -11,8 +11,15 @@
 /* Calls visit with every problem of every table whose text has the filter in it (NULL: all). */
 void op_test_each(const char *filter, void (*visit)(void *user, const problem *p), void *user);
 
-/* targets: names separated by commas, or "all". full 0: the first spec of each kernel, 1: all.
- * Prints a line for each failure and the line of counts; returns the exit status. */
-int gate_run(const char *targets, int full, const char *filter);
+typedef struct gate_options {
+    const char *targets;   /* names separated by commas, or "all" */
+    const char *filter;    /* NULL: all cases */
+    int full;              /* 0: the first spec of each kernel, 1: all */
+    int64_t shard, shards; /* of the specs of each target, this part of so many */
+    int64_t seconds;       /* 0: no limit; else targets share them, and what is left is skipped */
+} gate_options;
+
+/* Prints a line for each failure and the line of counts; returns the exit status. */
+int gate_run(const gate_options *options);
 
 #endif

@@ -5,7 +5,7 @@
 //     bolide_op_tests [--backend cpu|cuda] [--isa NAME] [--filter TEXT] [--shard I/N] [--seed N]
 //                     [--sample N] [--list]
 //     bolide_op_tests --target compute_80 ...    the GPU as another chip, through the driver's PTX
-//     bolide_op_tests --gate TARGET,...|all [--full] [--filter TEXT]
+//     bolide_op_tests --gate TARGET,...|all [--full] [--filter TEXT] [--shard I/N] [--time SECONDS]
 //
 // Every failure is printed with a problem string that `bolide check` repeats. Inputs are fresh in
 // each run unless --seed is given. A sample is every N-th test from one on that the seed picks.
@@ -26,7 +26,7 @@ typedef struct runner {
     bolide_device_type backend;
     const char *isa, *filter, *gate, *target;
     int full;
-    int64_t shard, shards, sample;
+    int64_t shard, shards, sample, seconds;
     uint64_t seed;
     int list;
     bolide_context *ctx;
@@ -221,7 +221,8 @@ static int usage(void) {
                   "usage: bolide_op_tests [--backend cpu|cuda] [--isa NAME] [--filter TEXT] "
                   "[--shard I/N] [--seed N] [--sample N] [--list]\n"
                   "       bolide_op_tests --target compute_NN ...\n"
-                  "       bolide_op_tests --gate TARGET,...|all [--full] [--filter TEXT]\n");
+                  "       bolide_op_tests --gate TARGET,...|all [--full] [--filter TEXT] "
+                  "[--shard I/N] [--time SECONDS]\n");
     return 2;
 }
 
@@ -247,6 +248,8 @@ static int read_option(runner *r, const char *name, const char *value) {
         r->seed = (uint64_t)seed;
     else if (!strcmp(name, "--sample"))
         return problem_int(value, &r->sample) && r->sample > 0 ? 0 : -1;
+    else if (!strcmp(name, "--time"))
+        return problem_int(value, &r->seconds) && r->seconds > 0 ? 0 : -1;
     else
         return -1;
     return 0;
@@ -267,7 +270,7 @@ int main(int argc, char **argv) {
     driver_allocations = alloc_count;
     sort_tests();
     if (r.gate)
-        return gate_run(r.gate, r.full, r.filter);
+        return gate_run(&(gate_options){r.gate, r.filter, r.full, r.shard, r.shards, r.seconds});
     const bolide_status status = r.target ? bolide__cuda_context_as(0, r.target, &r.ctx)
                                           : bolide_context_create(r.backend, 0, &r.ctx);
     if (status != BOLIDE_OK) {

@@ -414,7 +414,7 @@ static void refusals(place *p) {
 
 /* ---- the compile gate ----------------------------------------------------------------------- */
 
-static void judge(void *arg, const bolide__compile_report *r) {
+static bool judge(void *arg, const bolide__compile_report *r) {
     const bolide__resources *u = &r->resources;
     const int untidy = !strcmp(r->target, "sm_90a") && (u->spill_bytes > 0 || u->stack_bytes > 0);
     (void)arg;
@@ -423,6 +423,7 @@ static void judge(void *arg, const bolide__compile_report *r) {
     if (r->status != BOLIDE_OK || untidy)
         printf("FAILED: %s: %s: %d bytes spilled %s\n", r->target, r->spec, u->spill_bytes,
                r->message);
+    return true;
 }
 
 static int knows(const bolide__nvrtc *nvrtc, const char *name) {

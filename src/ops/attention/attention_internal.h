@@ -44,7 +44,8 @@ enum {
     BOLIDE__ATTN_VARIANT = 1024,
     BOLIDE__ATTN_LATENT = 2048, /* values are the first d_vo columns of the keys, of one head */
     BOLIDE__ATTN_DRAFT = 4096,  /* bits over a request's query tokens say which are seen */
-    BOLIDE__ATTN_PLACED = 8192  /* CPU: positions are places in a matrix, see fold_q */
+    BOLIDE__ATTN_APART = 16384, /* CUDA: pieces are joined by a kernel of its own */
+    BOLIDE__ATTN_PLACED = 8192  /* positions are places in a matrix, see fold_q */
 };
 
 /* What the texts of a custom variant see of the element at hand, by these names. */
@@ -128,7 +129,8 @@ typedef struct bolide__attention_planner {
     bolide__attention_cut *cuts;   /* [workers + 1] */
     int64_t batch, group, tile_rows, workers, h_kv, max_tiles, max_merges;
     int64_t q_len_per_req, max_kv_len;
-    int64_t causal, window_left, tile_cost, min_chunk, granule;
+    int64_t causal, window_left, tile_cost, min_chunk, granule, least_busy;
+    int64_t merged_apart; /* as of the frozen part */
 } bolide__attention_planner;
 
 /* A number, or a device array of one value or one a head. */
@@ -185,10 +187,11 @@ typedef struct bolide__attention_params {
     const bolide__attention_merge *merges;
     const bolide__attention_head *heads; /* CUDA: [workers] */
     const bolide__attention_work *works; /* CUDA: the items with their requests */
-    int32_t *arrivals;                   /* CUDA: [merges, h_kv] pieces done; 0 between runs */
-    bolide__attention_rule rule;         /* CUDA: takes the place of the lists if tiles > 0 */
-    float *partial_o;  /* [slots, h_kv, tile_rows, d_vo]: sums of p v, not divided */
-    float *partial_ml; /* [slots, h_kv, tile_rows, 2]: largest logit (base 2), sum of p */
+    int32_t *arrivals; /* CUDA: [merges, h_kv] pieces done, 0 between runs; of plans whose pieces
+                          are joined by a kernel of its own the first item of each merge */
+    bolide__attention_rule rule; /* CUDA: takes the place of the lists if tiles > 0 */
+    float *partial_o;            /* [slots, h_kv, tile_rows, d_vo]: sums of p v, not divided */
+    float *partial_ml;           /* [slots, h_kv, tile_rows, 2]: largest logit (base 2), sum of p */
 
     int64_t h_q, h_kv, group, d_qk, d_vo, page_size;
     int64_t d_tail;     /* of d_qk; 0 without ATTN_TAIL */
@@ -246,7 +249,10 @@ typedef struct bolide__attention_plan {
         int64_t keys, stages; /* CUDA: of a block's tiles; keys 0: the float32 kernel; stages 0:
                                  that of latents */
         int64_t sm90;         /* CUDA: the list is for attention_sm90.cu */
-        int64_t latent90;     /* CUDA: attention_latent_sm90.cu before attention_latent.cu */
+        int64_t latent90; /* CUDA: blocks of attention_latent_sm90.cu that share an item; 0: it is
+                         for attention_latent.cu alone */
+        int64_t merged_apart;                   /* CUDA: pieces are joined by a kernel of its own */
+        int64_t least_busy;                     /* CUDA: of the schedule's rules */
         int64_t ruled, rule_tiles, rule_pieces; /* CUDA: a single request that needs no lists */
         int64_t q_len;                          /* tokens of every request; 0: they differ */
         int64_t max_batch, max_items, max_merges, max_slots;
@@ -403,7 +409,7 @@ bolide_status bolide__attention_variant_hooks(const bolide__call *call,
 /* Kernel, tile and workers for CUDA: tile_rows, workers, keys and stages of the frozen part. rows
  * is the usual number of packed rows of a request. */
 void bolide__attention_cuda_choose(const bolide__call *call, struct bolide__attention_frozen *f,
-                                   int64_t rows);
+                                   int64_t rows, int64_t batch);
 
 /* Gives a plan for attention.cu tiles of so many rows; false if none fit, and nothing changes. */
 bool bolide__attention_cuda_rows(const bolide__call *call, struct bolide__attention_frozen *f,

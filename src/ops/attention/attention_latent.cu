@@ -79,7 +79,6 @@ struct shared_memory {
     alignas(16) work item;
     int64_t ckv_at[2][KEYS], kpe_at[2][KEYS]; /* first elements of each key's rows */
     int64_t scales_at[SCALED ? 2 : 1][SCALED ? KEYS : 1];
-    int32_t is_last;
 };
 
 extern __shared__ __align__(16) unsigned char dynamic[];
@@ -282,7 +281,7 @@ void begin_rows(const params &p, const work &w, rows_state &r) {
         r.o[n][0] = r.o[n][1] = r.o[n][2] = r.o[n][3] = 0;
 }
 
-void write_item(const params &p, const work &w, int32_t rows, rows_state &r, shared_memory &s) {
+void write_item(const params &p, const work &w, int32_t rows, rows_state &r) {
     const int lane = threadIdx.x % 32, part = (int)threadIdx.x / 32 % TEAM;
 #pragma unroll
     for (int i = 0; i < 2; i++) {
@@ -291,7 +290,7 @@ void write_item(const params &p, const work &w, int32_t rows, rows_state &r, sha
         if (row >= rows)
             continue;
         const bool first = part == 0 && lane % 4 == 0;
-        const int64_t at = slot_row_of(p, w.slot, row);
+        const int64_t at = slot_row_of(p, w.slot, (int32_t)blockIdx.z * ROWS + row);
         place to = {};
         if (w.slot < 0)
             to = finish(p, w, row, r.m[i], l, first);
@@ -306,8 +305,6 @@ void write_item(const params &p, const work &w, int32_t rows, rows_state &r, sha
                 put_slot(p, at, column, r.o[n][2 * i], r.o[n][2 * i + 1]);
         }
     }
-    if (w.slot >= 0)
-        arrive(p, w, rows, s.is_last);
 }
 
 void run_item(const params &p, const work &w, int32_t rows, rows_state &r, shared_memory &s) {
@@ -351,11 +348,18 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         wait_copies<0>();
         __syncthreads();
         const work &w = s.item;
+        if (blockIdx.z > 0) { /* a share of the item's rows */
+            if (threadIdx.x == 0)
+                s.item.row += (int32_t)blockIdx.z * ROWS;
+            __syncthreads();
+        }
         const int32_t rows = packed_rows(p, w, ROWS);
+        if (rows <= 0)
+            continue;
         rows_state r;
         begin_rows(p, w, r);
         load_queries(p, w, rows, s);
         run_item(p, w, rows, r, s);
-        write_item(p, w, rows, r, s);
+        write_item(p, w, rows, r);
     }
 }

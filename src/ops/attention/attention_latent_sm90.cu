@@ -58,7 +58,7 @@ constexpr int BLOCK = 64 * 128;         /* bytes of a block of 64 rows */
 constexpr int OWN = D_VO / 2;           /* columns of a warpgroup's sums */
 constexpr int LOADERS = GATHER ? 4 : 1; /* warps */
 constexpr int FULL_ARRIVALS = GATHER ? 32 * LOADERS : 1;
-constexpr int MERGED_AT_ONCE = 4, MERGED_ROWS = 1;
+constexpr int MERGED_AT_ONCE = 4, MERGED_ROWS = 1; /* nothing is joined here */
 /* A row's base is raised only when logits exceed it by this many powers of two. */
 constexpr float SLACK = 8.0f;
 
@@ -86,7 +86,6 @@ struct shared_memory {
     int32_t open[2][4][2]; /* by warp */
     barrier full_q, empty_q;
     barrier full[2][2], empty[2][2];
-    int32_t is_last;
 };
 
 extern __shared__ __align__(1024) unsigned char dynamic[];
@@ -109,6 +108,16 @@ struct tiles {
 
 tiles tiles_of(const work &w) {
     return {w.kv_begin / KEYS, w.kv_begin < w.kv_end ? (w.kv_end - 1) / KEYS : -1};
+}
+
+/* The block's first row of an item, of which it has a share; rows of the item up to the share's
+ * end. */
+int32_t share_row() {
+    return (int32_t)blockIdx.z * ROWS;
+}
+
+int32_t share_end(const params &p, const work &w) {
+    return packed_rows(p, w, share_row() + ROWS);
 }
 
 /* What a warpgroup carries from pair to pair: phases of Q and of both tiles. */
@@ -138,24 +147,23 @@ int32_t row_of(int i) {
 }
 
 template <int W> void begin_rows(const params &p, const work &w, shared_memory &s, rows_state &r) {
-    const int32_t rows = packed_rows(p, w, ROWS);
     const float common = scale_of(p.k_scale, 0);
 #pragma unroll
     for (int i = 0; i < 2; i++) {
-        const int32_t row = row_of(i);
-        const sight seen = sight_of(p, w, query_token(p, w, row));
+        const int32_t row = row_of(i), in_item = share_row() + row;
+        const sight seen = sight_of(p, w, query_token(p, w, in_item));
         r.m[i] = -INFINITE;
         r.l[i] = 0;
         if (threadIdx.x % 4 == 0) {
-            s.scale[W][row] = logit_scale(p, query_head(p, w, row), common);
+            s.scale[W][row] = logit_scale(p, query_head(p, w, in_item), common);
             s.low[W][row] = larger(seen.low, w.kv_begin);
             s.high[W][row] = seen.high;
         }
     }
     int32_t(&open)[2] = s.open[W][threadIdx.x % 128 / 32];
     if (threadIdx.x % 32 == 0) {
-        open[0] = larger(sight_of(p, w, query_token(p, w, rows - 1)).low, w.kv_begin);
-        open[1] = sight_of(p, w, query_token(p, w, 0)).high;
+        open[0] = larger(sight_of(p, w, query_token(p, w, share_end(p, w) - 1)).low, w.kv_begin);
+        open[1] = sight_of(p, w, query_token(p, w, share_row())).high;
     }
     __syncwarp(); /* all of it is read by the warp that has written it */
 }
@@ -227,7 +235,8 @@ void mask(const params &p, const work &w, const shared_memory &s, int32_t first,
                 continue;
             bool visible = key_of(e) >= low && key_of(e) < high;
             if constexpr (SPECIAL)
-                visible = visible && in_mask(p, w, query_token(p, w, row), own + key_of(e));
+                visible =
+                    visible && in_mask(p, w, query_token(p, w, share_row() + row), own + key_of(e));
             if (!visible)
                 x[e] = -INFINITE;
         }
@@ -479,20 +488,6 @@ void run_item_1(const params &p, const work &w, const tiles &t, shared_memory &s
 /* ---- the end of an item ------------------------------------------------------------------------
  */
 
-/* Like arrive(), by the threads that compute. */
-void arrive_both(const params &p, const work &w, int32_t rows, shared_memory &s) {
-    named_sync(BOTH, THREADS);
-    if (threadIdx.x == 0) {
-        int32_t *arrived = p.arrivals + w.merge * p.h_kv + blockIdx.y;
-        s.is_last = count_in(arrived) == w.merge_count - 1;
-        if (s.is_last)
-            *arrived = 0; /* for the next run */
-    }
-    named_sync(BOTH, THREADS);
-    if (s.is_last)
-        merge_tile(p, w, rows);
-}
-
 /* The sums of weights of both warpgroups; they are at the same bases. */
 template <int W> void join_sums(shared_memory &s, const rows_state &r, float (&l)[2]) {
 #pragma unroll
@@ -510,13 +505,13 @@ template <int W> void join_sums(shared_memory &s, const rows_state &r, float (&l
 template <int W>
 void write_item(const params &p, const work &w, const rows_state &r, const float (&o)[OWN / 2],
                 shared_memory &s) {
-    const int32_t rows = packed_rows(p, w, ROWS);
+    const int32_t end = share_end(p, w);
     float l[2];
     join_sums<W>(s, r, l);
 #pragma unroll
     for (int i = 0; i < 2; i++) {
-        const int32_t row = row_of(i);
-        if (row >= rows)
+        const int32_t row = share_row() + row_of(i);
+        if (row >= end)
             continue;
         const bool first = W == 0 && threadIdx.x % 4 == 0;
         const int64_t at = slot_row_of(p, w.slot, row);
@@ -535,10 +530,7 @@ void write_item(const params &p, const work &w, const rows_state &r, const float
                 put_slot(p, at, column, a, b);
         }
     }
-    if (w.slot >= 0)
-        arrive_both(p, w, rows, s);
-    else
-        named_sync(BOTH, THREADS); /* before the sums are written again */
+    named_sync(BOTH, THREADS); /* before the sums are written again */
 }
 
 template <int W> void compute(const params &p, shared_memory &s) {
@@ -547,6 +539,8 @@ template <int W> void compute(const params &p, shared_memory &s) {
     for (int32_t k = 0; k < work_count(p); k++) {
         const work &w = work_of(p, k);
         const tiles t = tiles_of(w);
+        if (share_end(p, w) <= share_row())
+            continue;
         rows_state r;
         float o[OWN / 2];
         begin_rows<W>(p, w, s, r);

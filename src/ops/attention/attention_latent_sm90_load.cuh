@@ -94,7 +94,7 @@ void load_part(const latent_params &a, shared_memory &s, const asked &at, uint32
 void load_queries(const latent_params &a, shared_memory &s, const work &w, uint32_t phase) {
     barrier_wait(s.empty_q, phase);
     if (threadIdx.x % 128 == 0) {
-        const int32_t row = w.q_start * (int32_t)a.p.group + w.row;
+        const int32_t row = w.q_start * (int32_t)a.p.group + w.row + share_row();
         const uint64_t policy = keep_policy();
         barrier_expect(s.full_q, (BLOCKS + TAILS) * BLOCK);
 #pragma unroll
@@ -113,7 +113,7 @@ void load_all(const latent_params &a, shared_memory &s) {
     for (int32_t k = 0; k < work_count(a.p); k++) {
         const work &w = work_of(a.p, k);
         const tiles t = tiles_of(w);
-        if (t.last < t.first)
+        if (t.last < t.first || share_end(a.p, w) <= share_row())
             continue;
         asked at[2] = {ask(a.p, w, t.first, t.last), ask(a.p, w, t.first + 1, t.last)};
         if (threadIdx.x / 32 % 4 == 0)

@@ -237,6 +237,8 @@ void put_work(const planner &p, int64_t stretches, int64_t t, int64_t k0, int32_
         w.merge_slot = base;
         w.merge_count = p.cuts[behind].cuts_before - p.cuts[first].cuts_before + 1;
         w.slot = base + (int32_t)(index - t) - p.cuts[first].cuts_before;
+        if (p.merged_apart && w.slot == w.merge_slot)
+            p.arrivals[w.merge] = (int32_t)index;
     }
     p.works[index] = w;
 }
@@ -270,7 +272,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) bolide_attention_plan(cons
     __shared__ scan_memory s;
     const int64_t tiles = count_tiles(p, s);
     const int64_t tape = lay_tape(p, tiles, s), half = larger(p.min_chunk / 2, 1);
-    const int64_t stretches = larger(1, smaller(p.workers, (tape + half - 1) / half));
+    const int64_t most = larger((tape + half - 1) / half, smaller(p.least_busy, tape / p.granule));
+    const int64_t stretches = larger(1, smaller(p.workers, most));
     make_cuts(p, tiles, tape, stretches, s);
     const int64_t cuts = p.cuts[stretches].cuts_before, divided = p.cuts[stretches].divided_before;
     const int64_t items = tiles + cuts;
@@ -285,8 +288,10 @@ extern "C" __global__ void __launch_bounds__(THREADS) bolide_attention_plan(cons
             head.first = p.works[begin];
         p.heads[w] = head;
     }
-    for (int64_t i = threadIdx.x; i < p.max_merges * p.h_kv; i += THREADS)
-        p.arrivals[i] = 0;
+    if (!p.merged_apart) {
+        for (int64_t i = threadIdx.x; i < p.max_merges * p.h_kv; i += THREADS)
+            p.arrivals[i] = 0;
+    }
     if (threadIdx.x == 0)
         *p.counts = {(int32_t)items, (int32_t)divided, (int32_t)(cuts + divided), (int32_t)p.batch};
 }

@@ -309,14 +309,31 @@ bolide_status bolide__attention_sm90_run(const bolide__call *call, const frozen_
 enum {
     LATENT_ROWS = BOLIDE__LATENT90_ROWS,
     LATENT_KEYS = BOLIDE__LATENT90_KEYS,
+    MOST_SHARES = 4,
     LATENT_BLOCK = 64 * 128,
     LATENT_BASES = 10 * LATENT_ROWS * 4 + 64, /* bases, sums, limits, scales of two warpgroups */
     LATENT_BARRIERS = 10 * 8 + 8
 };
 
-void bolide__attention_latent90_choose(const bolide__call *call, frozen_part *f) {
-    f->latent90 = bolide__cuda_has_wgmma(call->ctx) && (f->d_vo == 256 || f->d_vo == 512) &&
-                  (f->d_tail == 0 || f->d_tail == 64);
+/* Blocks that take the rows of an item between them, and so read the same latents at the same time:
+ * as many as leave the fewest without rows. */
+static int64_t shares_of(int64_t rows) {
+    const int64_t units = (rows + LATENT_ROWS - 1) / LATENT_ROWS;
+    int64_t best = 1, least = INT64_MAX;
+    for (int64_t n = units < 1 ? 1 : units < MOST_SHARES ? units : MOST_SHARES; n > 0; n--) {
+        const int64_t all = (units + n - 1) / n * n;
+        if (all < least) {
+            best = n;
+            least = all;
+        }
+    }
+    return best;
+}
+
+void bolide__attention_latent90_choose(const bolide__call *call, frozen_part *f, int64_t rows) {
+    const bool served = bolide__cuda_has_wgmma(call->ctx) && (f->d_vo == 256 || f->d_vo == 512) &&
+                        (f->d_tail == 0 || f->d_tail == 64);
+    f->latent90 = served ? shares_of(rows) : 0;
 }
 
 /* Keys that one copy brings; 1: rows are copied one by one. */
@@ -407,7 +424,7 @@ bolide_status bolide__attention_latent90_run(const bolide__call *call, const fro
     bolide__spec_add(&s, "FLAGS", flags);
     const int64_t blocks = 3 * (p->d_vo / 64) + p->d_tail / 64 + 2;
     const bolide__grid g = {.x = f->workers,
-                            .y = 1,
+                            .z = f->latent90,
                             .block = BOLIDE__SM90_THREADS,
                             .dependent = !f->on_device, /* as in attention_cuda.c */
                             .shared =

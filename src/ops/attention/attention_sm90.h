@@ -86,9 +86,10 @@ bolide_status bolide__attention_sm90_run(const bolide__call *call,
                                          const struct bolide__attention_frozen *f,
                                          const bolide__attention_params *p, bool *served);
 
-/* Whether attention_latent_sm90.cu computes a plan of latents: sets latent90 of the frozen part. */
-void bolide__attention_latent90_choose(const bolide__call *call,
-                                       struct bolide__attention_frozen *f);
+/* Whether attention_latent_sm90.cu computes a plan of latents whose requests usually have so many
+ * packed rows: sets latent90 of the frozen part. */
+void bolide__attention_latent90_choose(const bolide__call *call, struct bolide__attention_frozen *f,
+                                       int64_t rows);
 /* Runs it; *served is false where the arguments of this run are not for it. */
 bolide_status bolide__attention_latent90_run(const bolide__call *call,
                                              const struct bolide__attention_frozen *f,

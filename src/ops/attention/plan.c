@@ -29,8 +29,7 @@ enum {
     MIN_CHUNK = 512,
     MIN_PIECE = 256, /* keys of a single request that are worth a block */
     GRANULE = 64,    /* keys of a kernel's block */
-    TILE_COST =
-        160, /* keys that take as long as a tile's queries and output, where it has many rows */
+    TILE_COST = 160, /* keys that take as long as a tile's queries and output */
     OWN_PIECES = 16
 };
 
@@ -236,6 +235,7 @@ static bolide__schedule_rules rules_of(const bolide__call *call,
         .workers = (int32_t)f->workers,
         .min_chunk = MIN_CHUNK,
         .granule = GRANULE,
+        .least_busy = (int32_t)f->least_busy,
         .tile_cost = f->device_type == BOLIDE_CUDA && f->tile_rows > 16 ? TILE_COST : 0,
         .chunk = (int32_t)chunk,
         .own_pieces = OWN_PIECES,
@@ -347,8 +347,8 @@ static void choose_cuda(const bolide__call *call, const bolide__attention_proble
                         frozen_part *f, const bolide__schedule_maxima *m) {
     const bolide__split split = split_of(call, pr);
     const int64_t rows = usual_rows(pr, m);
-    bolide__attention_cuda_choose(call, f, rows);
-    if (!f->on_device && !pr->chunk &&
+    bolide__attention_cuda_choose(call, f, rows, m->batch);
+    if (!f->on_device && !pr->chunk && !pr->placed &&
         (split == BOLIDE__SPLIT_BALANCED || split == BOLIDE__SPLIT_NONE))
         bolide__attention_sm90_choose(call, f, rows, m->rows * (pr->h_q / pr->h_kv));
 }
@@ -491,6 +491,7 @@ static void write_works(const frozen_part *f, const bolide__schedule_counts *cou
         bolide__attention_sm90_list(f, counts, live);
         return;
     }
+    int32_t *first_items = (int32_t *)(live + f->arrivals_at);
     int32_t merge = 0; /* slots rise with the items, and so do the merges that own them */
     for (int32_t i = 0; i < counts->items; i++) {
         const bolide__attention_item *item = &items[i];
@@ -502,6 +503,8 @@ static void write_works(const frozen_part *f, const bolide__schedule_counts *cou
         works[i].merge = merge;
         works[i].merge_slot = merges[merge].slot;
         works[i].merge_count = merges[merge].count;
+        if (f->merged_apart && item->slot == merges[merge].slot)
+            first_items[merge] = i;
     }
 }
 
@@ -527,11 +530,12 @@ static bolide_status send(const bolide__call *call, const bolide__attention_prob
                                      sizeof(int64_t));
 }
 
-/* Decode is limited by memory and does not feel a few workers less; where cuts then fall between
- * requests of one length, less is joined and merged. */
+/* Decode, and latents of which few blocks share an item, do not feel a few workers less; where cuts
+ * then fall between requests of one length, less is joined and merged. */
 static int32_t workers_at_work(const frozen_part *f, const bolide__schedule_rules *rules,
                                int64_t batch) {
-    const bool decode = f->device_type == BOLIDE_CUDA && rules->tile_rows <= 16;
+    const bool decode =
+        f->device_type == BOLIDE_CUDA && (rules->tile_rows <= 16 || f->latent90 > 0);
     if (!decode || rules->split != BOLIDE__SPLIT_BALANCED || batch == 0)
         return rules->workers;
     for (int32_t w = rules->workers; w > rules->workers - rules->workers / 16; w--) {
