@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What programs written for FlashInfer pass that the library itself would refuse: indices in int64,
-parameters in other floating types, small workspaces, sinks as jit_args, specs built ahead."""
+"""What programs written for FlashInfer pass that the library itself would refuse: indices in int64
+for append and rope, parameters in other floating types, small workspaces, sinks as jit_args, specs
+built ahead."""
 
 from __future__ import annotations
 
@@ -26,11 +27,10 @@ def same(fw, a, b):
     assert np.array_equal(fw.numbers(a), fw.numbers(b), equal_nan=True)
 
 
-@pytest.mark.parametrize("small", [False, True])
-def test_plans_of_int64_in_any_workspace(fw, rng, close, small):
-    """Of indices copies are made; where the caller's workspace is too small the wrapper has one."""
-    b = Wide(fw, rng, Q_LENS, [900, 3, 0, 44, 12], dtype="float16")
-    space = b.workspace(256 if small else 1 << 27)
+def test_plans_in_any_workspace(fw, rng, close):
+    """Where the caller's workspace is too small the wrapper has one."""
+    b = Batch(fw, rng, Q_LENS, [900, 3, 0, 44, 12], dtype="float16")
+    space = b.workspace(256)
     kinds = dict(q_data_type="float16", kv_data_type="float16")
     w = PAGED(space)
     w.plan(b.qo, b.indptr, b.indices, b.last, 4, 2, 64, 4, causal=True, **kinds)
@@ -39,18 +39,19 @@ def test_plans_of_int64_in_any_workspace(fw, rng, close, small):
     w = RAGGED(space)
     w.plan(b.qo, kv_indptr, 4, 2, 64, causal=True, **kinds)
     b.check(close, w.run(b.q, k, v, return_lse=True), b.expected(causal=True))
-    d = Wide(fw, rng, [1] * 5, [900, 0, 4, 31, 1], dtype="float16")
+    d = Batch(fw, rng, [1] * 5, [900, 0, 4, 31, 1], dtype="float16")
     w = DECODE(space)
     for _ in range(2):
         w.plan(d.indptr, d.indices, d.last, 4, 2, 64, 4, **kinds)
         d.check(close, w.run(d.q, d.cache, return_lse=True), d.expected())
 
 
-def test_lengths_beyond_int32_are_refused(fw, rng):
+def test_plans_of_int64_are_refused(fw, rng):
+    """As FlashInfer's are in later releases; before, they gave wrong numbers there."""
     b = Wide(fw, rng, Q_LENS, LENS)
     w = PAGED(b.workspace())
     with pytest.raises(ValueError, match="qo_indptr: dtype: expected i32; got i64"):
-        w.plan(b.qo + 2**31, b.indptr, b.indices, b.last, 4, 2, 64, 4)
+        w.plan(b.qo, b.indptr, b.indices, b.last, 4, 2, 64, 4)
 
 
 def test_append_of_int64(fw, rng):
