@@ -115,22 +115,23 @@ _counted: dict[tuple[int, int, Any], Any] = {}
 
 
 def counted(n: int, like: Any, step: int = 1) -> Any:
-    """0, step, 2 * step, … (n of them) in int32, where another tensor lies. Those of a GPU are
-    kept, and nobody writes to them."""
+    """0, step, 2 * step, … (n of them) in int32, where another tensor lies. Those of torch are kept,
+    and nobody writes to them."""
     if not _frameworks.is_torch(like):
         import numpy
 
         return numpy.arange(n, dtype=numpy.int32) * numpy.int32(step)
-    if compiling() or not like.is_cuda:
+    if compiling():
         return torch.arange(n, dtype=torch.int32, device=like.device) * step
     key = (n, step, like.device)
     found = _counted.get(key)
     if found is None:
         found = torch.arange(n, dtype=torch.int32, device=like.device) * step
-        if not torch.cuda.is_current_stream_capturing():
+        if not capturing(like.device):
             if len(_counted) >= 1024:
                 _counted.clear()
-            torch.cuda.current_stream(like.device).synchronize()  # for other streams, too
+            if like.is_cuda:
+                torch.cuda.current_stream(like.device).synchronize()  # for other streams, too
             _counted[key] = found
     return found
 

@@ -74,7 +74,7 @@ class _Recipe:
         if not t.is_contiguous() or not any(
                 _same_memory(t, w) and w.numel() == t.numel() for w in written):
             raise _NotPlain
-        self.steps.append((-1, tuple(t.shape), t.dtype, t.device, 0))
+        self.steps.append((-1, tuple(t.shape), t.dtype, t.device, 0, None))
         items.append(t)
 
     def _slots(self, values: list, items: list) -> tuple[list, list]:
@@ -92,23 +92,26 @@ class _Recipe:
             if item is value:
                 return j
         for j, item in enumerate(items):
-            if type(value) in _direct and _same_memory(value, item) and value.dtype == item.dtype:
+            if type(value) in _direct and _same_memory(value, item) and (
+                    value.element_size() == item.element_size()):
                 self.steps.append((j, item.stride(), tuple(value.shape), value.stride(),
-                                   value.storage_offset() - item.storage_offset()))
+                                   value.storage_offset() - item.storage_offset(),
+                                   None if value.dtype == item.dtype else value.dtype))
                 items.append(value)
                 return len(items) - 1
         raise _NotPlain
 
     def make(self, items: list) -> Any:
         """The call. ValueError where a view is another one than it was."""
-        for j, first, second, third, offset in self.steps:
+        for j, first, second, third, offset, kind in self.steps:
             if j < 0:
                 items.append(torch.empty(first, dtype=second, device=third))
                 continue
             base = items[j]
             if base.stride() != first:
                 raise ValueError
-            items.append(base.as_strided(second, third, base.storage_offset() + offset))
+            view = base.as_strided(second, third, base.storage_offset() + offset)
+            items.append(view if kind is None else view.view(kind))
         place, gpu = self.place, self.gpu
         if self.workspace < 0:
             raw = torch.empty(place.need, dtype=torch.uint8, device=items[0].device)
