@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from typing import Any, Callable
 
-from .. import _frameworks
+from .. import _dtypes, _frameworks
 from .._binding import compiling
 from .._library import BusyError, torch
 
@@ -47,6 +47,19 @@ def to_device(tensor: Any, device: Any) -> Any:
     if tensor is None or not _frameworks.is_torch(tensor) or tensor.device == device:
         return tensor
     return tensor.to(device, non_blocking=True)
+
+
+def page_ids(name: str, tensor: Any) -> Any:
+    """Page ids that runs read where they lie: a copy where they do not lie in a row; ValueError,
+    already at the plan, where they are not int32."""
+    if tensor is None:
+        return None
+    kind = _dtypes.name_of(tensor.dtype)
+    if kind != "int32":
+        raise ValueError(f"{name}: dtype: expected int32; got {kind}")
+    if _frameworks.is_torch(tensor):
+        return tensor.contiguous()
+    return tensor if tensor.flags.c_contiguous else tensor.copy()
 
 
 def _followed(tensor: Any) -> Any:
