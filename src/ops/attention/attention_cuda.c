@@ -310,14 +310,14 @@ static bool is_latent_q_wide(const bolide__attention_params *p) {
  * many it has cut only the plan's live part says. */
 static bolide_status run_latent_merge(const bolide__call *call, const frozen_part *f,
                                       const bolide__attention_params *p) {
-    enum { BLOCKS = 2048, THREADS = 512 };
+    enum { BLOCKS = 132, THREADS = 512 };
     bolide__spec s =
         BOLIDE_SPEC("attention/attention_latent_merge.cu", "bolide_attention_latent_merge");
     if (!f->max_merges)
         return BOLIDE_OK;
     bolide__spec_add(&s, "OT", p->o_dtype); /* 5 values */
     bolide__spec_add(&s, "D_VO", p->d_vo);  /* 512, 256; multiples of 32 */
-    const int64_t wanted = BLOCKS / f->max_merges, most = f->tile_rows;
+    const int64_t wanted = BLOCKS / f->max_merges, most = f->tile_rows * ((p->d_vo + 127) / 128);
     const bolide__grid g = {.x = f->max_merges,
                             .z = wanted > most ? most
                                  : wanted < 1  ? 1

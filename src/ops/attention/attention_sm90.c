@@ -279,7 +279,7 @@ enum {
     MOST_SHARES = 4,
     LATENT_BLOCK = 64 * 128,
     LATENT_BASES = 10 * LATENT_ROWS * 4 + 64, /* bases, sums, limits, scales of two warpgroups */
-    LATENT_BARRIERS = 10 * 8 + 8
+    LATENT_BARRIERS = 24 * 8
 };
 
 /* Blocks that take the rows of an item between them, and so read the same latents at the same time:
