@@ -78,6 +78,26 @@ def decode(package, device, batch=256, page=16):
         yield "run(q, cache, out=o)", lambda: w.run(q, cache, out=out), 100
 
 
+def one_call(device, batch=64, page=16):
+    """Attention that is planned in the call, from lengths where the tensors lie."""
+    q = torch.randn(batch, 32, 128, device=device).bfloat16()
+    cache = torch.randn(256, 2, 8, page, 128, device=device).bfloat16()
+    table = torch.arange(256, dtype=torch.int32, device=device).reshape(batch, -1)
+    lens = torch.full((batch,), 50, dtype=torch.int32, device=device)
+    space = torch.empty(1 << 27, dtype=torch.uint8, device=device)
+    out, pair = torch.empty_like(q), cache.unbind(1)
+    tokens = torch.randn(batch, 1, 16, 576, device=device).bfloat16()
+    latents = torch.randn(256, 1, page, 576, device=device).bfloat16()
+    result = torch.empty_like(tokens[..., :512])
+    decode, latent = (bolide.decode.trtllm_batch_decode_with_kv_cache,
+                      bolide.mla.trtllm_batch_decode_with_kv_cache_mla)
+    for name, given in (("(k, v)", pair), ("cache", cache)):
+        yield (f"trtllm_batch_decode_with_kv_cache(q, {name}, …)",
+               lambda given=given: decode(q, given, space, table, lens, 64, 0.088, 1.0, out=out), 20)
+    yield ("trtllm_batch_decode_with_kv_cache_mla(q, cache, …)", lambda: latent(
+        tokens, latents, space, 128, 512, 64, table, lens, 64, out=result, bmm1_scale=0.07), 20)
+
+
 def binding(device):
     x, w = torch.randn(1, 128, device=device).half(), torch.ones(128, device=device).half()
     out, empty = torch.empty_like(x), x[:0]
@@ -110,6 +130,8 @@ def main():
     for make in (norm, decode):
         report([make(package, device) for package in packages], ways)
     report([binding(device)], ["binding"])
+    if device == "cuda":
+        report([one_call(device)], ["direct"])
     if _binding._direct:
         _binding._direct.clear()
         for make in (norm, decode):

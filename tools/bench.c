@@ -232,35 +232,60 @@ static int compare(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
+typedef struct series {
+    double value[MAX_SAMPLES];
+    int32_t count;
+} series;
+
 /* What was measured in turn. */
 typedef struct samples {
-    double seconds[MAX_SAMPLES]; /* of a call */
-    double read[MAX_SAMPLES];    /* bytes a second */
-    double fma[MAX_SAMPLES];     /* operations a second */
-    int32_t count;
+    series seconds; /* of a call */
+    series read;    /* bytes a second */
+    series fma;     /* operations a second */
 } samples;
 
-static double median(double *value, int32_t count) {
-    qsort(value, (size_t)count, sizeof *value, compare);
-    return value[count / 2];
+static double median(series *s) {
+    qsort(s->value, (size_t)s->count, sizeof *s->value, compare);
+    return s->count ? s->value[s->count / 2] : 0;
+}
+
+static void add(series *s, double value) {
+    s->value[s->count++] = value;
 }
 
 static void summarise(samples *s, const bench *b, bench_result *r) {
-    const int32_t count = s->count;
-    r->us = median(s->seconds, count) * 1e6;
-    r->us_min = s->seconds[0] * 1e6;
-    r->spread = 1e6 * (s->seconds[count * 9 / 10] - s->seconds[count / 10]) / r->us;
+    const int32_t count = s->seconds.count;
+    const double *seconds = s->seconds.value;
+    r->us = median(&s->seconds) * 1e6;
+    r->us_min = seconds[0] * 1e6;
+    r->spread = 1e6 * (seconds[count * 9 / 10] - seconds[count / 10]) / r->us;
     r->limit = b->options->device_limit;
     if (b->options->meter)
-        r->limit = (roofline){.read_bytes = median(s->read, count), .flops = median(s->fma, count)};
+        r->limit = (roofline){.read_bytes = median(&s->read), .flops = median(&s->fma)};
 }
 
-/* The ceilings beside the sample that was just taken of so many calls. */
+/* Whether the call's time at the last rate of reading, or of multiplying, comes near enough to the
+ * other to be the ceiling. */
+static int may_bind(const samples *s, const bench_result *r, int reading) {
+    if (s->read.count < MIN_SAMPLES)
+        return 1;
+    const double read = r->bytes / s->read.value[s->read.count - 1];
+    const double compute = r->flops / s->fma.value[s->fma.count - 1];
+    return reading ? 1.5 * read > compute : 1.5 * compute > read;
+}
+
+/* The ceilings beside the sample that was just taken of so many calls. One that is far from binding
+ * is left out soon: a chip that only multiplies for a while lowers the clock of its memory, and the
+ * next sample would pay for it. */
 static void take_ceilings(const bench *b, samples *s, const bench_result *r, int64_t calls) {
-    if (!b->options->meter)
+    bolide__roofline *meter = b->options->meter;
+    if (!meter)
         return;
-    s->read[s->count] = bolide__roofline_read(b->options->meter, r->bytes * (double)calls);
-    s->fma[s->count] = bolide__roofline_fma(b->options->meter, r->flops * (double)calls);
+    const int fma = may_bind(s, r, 0), read = may_bind(s, r, 1);
+    if (fma)
+        add(&s->fma, bolide__roofline_fma(meter, r->flops * (double)calls));
+    if (read)
+        add(&s->read, bolide__roofline_read(meter, r->bytes * (double)calls));
 }
 
 /* Calls of a sample: enough for the clock; in a graph every instance, or the data would be in the
@@ -279,25 +304,22 @@ static int take_samples(bench *b, bench_result *r) {
     void *graph = b->d && calls > 0 ? capture(b, calls) : NULL;
     if (calls < 0 || (b->d && !graph))
         return -1;
-    samples *s = malloc(sizeof *s);
+    samples *s = calloc(1, sizeof *s);
     int bad = s ? 0 : fail(b, "out of memory");
     const double start = roofline_now();
     for (int32_t warm = 0; warm < 2 && !bad; warm++)
         bad = (b->d ? time_graph(b, graph) : time_batch(b, calls)) < 0;
-    if (s)
-        s->count = 0;
-    while (!bad && s->count < MAX_SAMPLES &&
-           (s->count < MIN_SAMPLES || roofline_now() - start < b->options->seconds)) {
+    while (!bad && s->seconds.count < MAX_SAMPLES &&
+           (s->seconds.count < MIN_SAMPLES || roofline_now() - start < b->options->seconds)) {
         const double took = b->d ? time_graph(b, graph) : time_batch(b, calls);
         bad = took < 0;
-        s->seconds[s->count] = took / (double)calls;
+        add(&s->seconds, took / (double)calls);
         take_ceilings(b, s, r, calls);
-        s->count++;
     }
     device_graph_free(b->d, graph);
     if (!bad) {
         summarise(s, b, r);
-        r->calls = s->count * calls;
+        r->calls = s->seconds.count * calls;
     }
     free(s);
     return bad ? -1 : 0;

@@ -2,7 +2,7 @@
 //
 // Times one problem: many instances of it, together four times as large as the last cache, called
 // in turn, so that no call finds its data in a cache. On the CPU each sample is followed by a sweep
-// over as many bytes and by as many multiply-adds: what else the machine does takes from all three.
+// over as many bytes or by as many multiply-adds: what else the machine does takes from all three.
 
 #ifndef BOLIDE_TOOLS_BENCH_H
 #define BOLIDE_TOOLS_BENCH_H

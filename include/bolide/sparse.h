@@ -44,10 +44,10 @@ typedef struct bolide_block_sparse_attention_plan_args {
     int64_t q_data_type;       /* f16 (default), bf16, f32, f8_e4m3fn, f8_e5m2 */
     int64_t kv_data_type;      /* the same set; default q_data_type */
     int64_t o_data_type;       /* the same set; default q_data_type, bf16 if that has 8 bits */
-    int64_t pos_encoding_mode; /* bolide_pos_encoding_mode, default NONE; on the GPU NONE */
-    int64_t causal;            /* default 0; on the GPU 0, with a mask in its place */
+    int64_t pos_encoding_mode; /* bolide_pos_encoding_mode, default NONE */
+    int64_t causal;            /* default 0 */
     int64_t use_custom_mask; /* run gets custom_mask or packed_custom_mask, which replaces causal */
-    int64_t window_left;     /* default -1: no limit; on the GPU -1 */
+    int64_t window_left;     /* default -1: no limit */
     double logits_soft_cap;  /* absent or 0: off */
     double sm_scale;         /* absent: 1/sqrt(head_dim) */
     double rope_scale;       /* default 1 */

@@ -15,6 +15,7 @@ import importlib.machinery
 import importlib.metadata
 import re
 import sys
+from enum import EnumMeta
 from types import ModuleType
 from typing import Any, Iterator, Optional
 
@@ -29,8 +30,14 @@ PRIVATE = {
     "cudnn.prefill": "cudnn_batch_prefill_with_kv_cache",
     "decode": "_get_range_buf",
     "jit.attention":  # examples of custom attention import them from there
-        "gen_customize_single_decode_module gen_customize_single_prefill_module",
+        "gen_batch_attention_module gen_batch_decode_mla_module gen_batch_decode_module "
+        "gen_batch_mla_module gen_batch_pod_module gen_batch_prefill_attention_sink_module "
+        "gen_batch_prefill_module gen_customize_single_decode_module "
+        "gen_customize_single_prefill_module gen_pod_module gen_single_decode_module "
+        "gen_single_prefill_module",
+    "jit.attention.variants": "attention_sink_decl",  # jit_args with sinks name it
     "jit.rope": "gen_rope_module",  # the tutorial for JAX imports it from there
+    "jit.utils": "filename_safe_dtype_map",  # programs build names of modules from it
     "utils": "_cache_buf _ceil_pow2 _get_range_buf",
 }
 
@@ -54,7 +61,9 @@ def _has(module: str) -> dict[str, Any]:
         here = value is not None and (not isinstance(value, ModuleType) or callable(value))
         if here and not getattr(value, "__bolide_missing__", False):
             found[name] = value
-    return found
+    # Enums alone, of another module, do not make a module: a program would take it for an operator.
+    lent = all(isinstance(v, EnumMeta) and v.__module__ != source.__name__ for v in found.values())
+    return {} if module and lent else found
 
 
 class _Modules:
@@ -113,7 +122,9 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
             for other in _Modules.all():
                 if other:
                     importlib.import_module(f"flashinfer.{other}")
-            vars(module).update(_Modules.all()[name])  # what hides a module of its name
+            for other, contents in _Modules.all().items():  # what hides a module of its name
+                where = sys.modules[f"flashinfer.{other}"] if other else module
+                vars(where).update(contents)
 
     def find_distributions(self, context: Any = None) -> Iterator[_Distribution]:
         name = getattr(context, "name", None)

@@ -109,6 +109,7 @@ def operator(name: str, names: str, phase: str = "run") -> Callable:
         return _trace(op, values) if compiling() else _indirect(op, values)
 
     call.__name__ = call.__qualname__ = call.name = name
+    call.raw = raw
     return call
 
 
@@ -125,6 +126,15 @@ def _several(op: Operator, out):
         return Sizes(*out)
     # Older versions of tvm-ffi give the elements of an array in a tensor type of their own.
     return tuple(t if type(t) in _direct else torch.from_dlpack(t) for t in out)
+
+
+def _check_tensors(op: Operator, values) -> None:
+    """Values that are no tensors where tensors belong; for tensors the library says it."""
+    for name, row, value in zip(op.names, op.rows, values):
+        if (row is not None and row.kind in ("in", "inout") and value is not None
+                and not _frameworks.is_tensor(value)):
+            raise ValueError(f"{op.name}: {name.partition('|')[0]}: value: expected a tensor; got "
+                             f"{type(value).__name__}")
 
 
 def allocate(op: Operator, values) -> tuple[list, list]:
@@ -155,6 +165,7 @@ def _indirect(op: Operator, values):
     """A call with tensors that the binding does not take as they are."""
     made: list = []
     if op.phase != "workspace":
+        _check_tensors(op, values)
         values, made = allocate(op, values)
     packed = [_frameworks.pack(v, row is not None and row.kind in ("out", "inout"))
               for v, row in zip(values, op.rows)]
@@ -203,10 +214,20 @@ class Workspace:
         self._struct = _WorkspaceStruct(*parts, *where)
         self.address = ctypes.addressof(self._struct)
 
+    def __reduce__(self):  # for copies, whose addresses are others
+        return _workspace_again, self.buffers
+
     @property
     def stream(self) -> int | None:
         """The current stream of the workspace's device, for plans on host lengths."""
         return _frameworks.current_stream(self._struct.device_index) if self.device else None
+
+
+def _workspace_again(device, device_int, pinned):
+    """A copy of a workspace: a copy of pinned memory is pinned, too."""
+    if pinned is not None and torch.cuda.is_available() and not pinned.is_pinned():
+        pinned = pinned.pin_memory()
+    return Workspace(device, device_int, pinned)
 
 
 class Plan:
@@ -222,6 +243,9 @@ class Plan:
 
     def __bytes__(self) -> bytes:
         return ctypes.string_at(self.address, self.size)
+
+    def __reduce__(self):
+        return Plan.from_bytes, (bytes(self),)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Plan:

@@ -58,6 +58,7 @@ dry_run_iters: calls before those that are timed; from dry_run_time_ms if it is 
 dry_run_time_ms: about how long to warm up, in milliseconds.
 dsa_graph_safe: a hint; every call can be captured.
 dtype: an element type.
+dtype_idx: dtype of page tables.
 dtype_kv: dtype of keys and values.
 dtype_o: dtype of the result.
 dtype_q: dtype of queries.

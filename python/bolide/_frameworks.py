@@ -26,6 +26,7 @@ if torch is not None:
     _from_torch = {k: (d.code, d.bits, 1) for k, d in _torch_dtypes.items()}
     if hasattr(torch, "float4_e2m1fn_x2"):
         _from_torch[torch.float4_e2m1fn_x2] = (17, 4, 2)
+    _torch_bits = {k: d.bit for k, d in _torch_dtypes.items()}
     _to_torch = {d.bit: k for k, d in _torch_dtypes.items()}
     _torch_by_name = {d.name: k for k, d in _torch_dtypes.items()}
 else:
@@ -105,12 +106,30 @@ def empty(like: Any, shape, dtype: Any):
     return numpy.empty(tuple(shape), dtype=numpy_dtype(d))
 
 
-def widened(tensor: Any):
-    """float16 and bfloat16 in float32; any other tensor as it is."""
-    if is_torch(tensor):
-        return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
-    half = _dtypes.name_of(tensor.dtype) in ("float16", "bfloat16")
-    return tensor.astype("float32") if half else tensor
+def as_float32(value: Any):
+    """float16, bfloat16 and float64 in float32; any other tensor, or a number, as it is."""
+    return _in_float32(value, ("float16", "bfloat16", "float64"))
+
+
+def single(value: Any):
+    """float64 in float32; the rest as it is."""
+    return _in_float32(value, ("float64",))
+
+
+def _in_float32(value: Any, names: tuple):
+    if not is_tensor(value) or _dtypes.name_of(value.dtype) not in names:
+        return value
+    return value.float() if is_torch(value) else value.astype("float32")
+
+
+def number(value: Any):
+    """A number of each row in float32, as the library takes it; any other number as it is."""
+    if is_torch(value):
+        return value if value.dtype == torch.float32 or not value.is_floating_point() else (
+            value.float())
+    if is_numpy(value) and value.dtype.kind in "fV":
+        return value.astype("float32")
+    return value
 
 
 def narrowed(tensor: Any):
@@ -171,8 +190,8 @@ def torch_dtype(value: Any):
 
 def dtype_bit(value: Any) -> int:
     """The library's bit for the dtype of a tensor."""
-    if is_torch(value) and value.dtype in _torch_dtypes:
-        return _torch_dtypes[value.dtype].bit
+    if is_torch(value) and value.dtype in _torch_bits:
+        return _torch_bits[value.dtype]
     return _dtypes.of(value.dtype).bit
 
 

@@ -18,6 +18,21 @@ from typing import Any, Callable
 
 from ._missing_names import NAMES
 
+# Predicates of what is not there: they say so.
+_PREDICATES = frozenset((
+    "gdn_fused_decode_step_supported", "has_monomoe", "is_cute_dsl_available",
+    "supports_packed_kv"))
+# Names that FlashInfer also has in modules of which most is not there, and where they are here.
+_NORMS = ("fused_dit_gate_residual_layernorm_gamma_beta",
+          "fused_dit_gate_residual_layernorm_scale_shift",
+          "fused_dit_residual_layernorm_scale_shift", "fused_qk_rmsnorm_rope")
+_ENUMS = ("ActivationType", "RoutingMethodType", "WeightLayout")
+_ELSEWHERE = {
+    "diffusion_ops": dict.fromkeys(_NORMS, "norm"),
+    "dsv3_ops": {"concat_mla_k": "concat_ops"},
+    "fused_moe": dict.fromkeys(_ENUMS, "tllm_enums"),
+}
+
 
 def _sentence(name: str) -> str:
     return f"{name}: not in this version of Bolide; bolide.coverage() lists what is"
@@ -31,6 +46,17 @@ def _function(name: str) -> Callable:
     missing.__doc__ = _sentence(name)
     missing.__bolide_missing__ = True
     return missing
+
+
+def _predicate(name: str) -> Callable:
+    """Whether something is there that is not."""
+    def absent(*args: Any, **kwargs: Any) -> bool:
+        return False
+
+    absent.__name__ = absent.__qualname__ = name.rsplit(".", 1)[-1]
+    absent.__doc__ = f"False: {_sentence(name)}"
+    absent.__bolide_missing__ = True
+    return absent
 
 
 class _MissingType(type):
@@ -48,6 +74,8 @@ class _MissingType(type):
 @functools.lru_cache(maxsize=None)
 def _stub(module: str, name: str) -> Any:
     full = f"{module}.{name}"
+    if name in _PREDICATES:
+        return _predicate(full)
     if not name[0].isupper():
         return _function(full)
     return _MissingType(name, (), {"__doc__": _sentence(full), "__module__": module,
@@ -59,7 +87,11 @@ def lookup(module: str) -> Callable[[str], Any]:
     tail = module.partition(".")[2]
     names = frozenset(NAMES.get(tail, "").split())
 
+    elsewhere = _ELSEWHERE.get(tail, {})
+
     def __getattr__(name: str) -> Any:
+        if name in elsewhere:
+            return getattr(importlib.import_module(f"bolide.{elsewhere[name]}"), name)
         if name in names:
             return _stub(module, name)
         below = f"{tail}.{name}" if tail else name

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any, Optional, Tuple
 
-from . import _docs, _missing
+from . import _docs, _frameworks, _missing
 from ._binding import operator
 
 Tensor = Any
@@ -19,10 +19,10 @@ def merge_state(v_a: Tensor, s_a: Tensor, v_b: Tensor, s_b: Tensor) -> Tuple[Ten
     """Attention over the union of two sets of keys, from the attention over each.
 
     :param v_a: ``[n, heads, d]``.
-    :param s_a: ``[n, heads]`` float32, lse to base 2. Likewise b.
+    :param s_a: ``[n, heads]``, lse to base 2, read in float32. Likewise b.
     :returns: the merged v, of v_a's dtype, and s. Two empty states give 0 and -inf.
     """
-    return _merge(v_a, s_a, v_b, s_b, None, None)
+    return _merge(v_a, _frameworks.as_float32(s_a), v_b, _frameworks.as_float32(s_b), None, None)
 
 
 def merge_state_in_place(v: Tensor, s: Tensor, v_other: Tensor, s_other: Tensor,
@@ -31,17 +31,17 @@ def merge_state_in_place(v: Tensor, s: Tensor, v_other: Tensor, s_other: Tensor,
 
     :param mask: ``[n]`` bool: the rows to touch; all without it.
     """
-    _in_place(v, s, v_other, s_other, mask)
+    _in_place(v, s, v_other, _frameworks.as_float32(s_other), mask)
 
 
 def merge_states(v: Tensor, s: Tensor) -> Tuple[Tensor, Tensor]:
     """:func:`merge_state` of k states.
 
     :param v: ``[n, k, heads, d]``.
-    :param s: ``[n, k, heads]`` float32.
+    :param s: ``[n, k, heads]``, read in float32.
     :returns: ``[n, heads, d]`` and ``[n, heads]``.
     """
-    return _states(v, s, None, None)
+    return _states(v, _frameworks.as_float32(s), None, None)
 
 
 from ._wrappers.cascade import (  # noqa: E402, F401  (they use the functions above)

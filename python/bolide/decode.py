@@ -19,6 +19,9 @@ from ._wrappers.mla_lists import (  # noqa: F401
     get_batch_decode_metadata_mla, trtllm_batch_decode_sparse_mla_dsv4)
 from ._wrappers.trtllm_decode import (  # noqa: F401
     trtllm_batch_decode_with_kv_cache, xqa_batch_decode_with_kv_cache)
+from .jit.batch import gen_batch_decode_module  # noqa: F401
+from ._wrappers.ts_decode import (  # noqa: F401
+    get_prims_ts_batch_decode_workspace_size, prims_ts_batch_decode_with_kv_cache)
 from .jit.modules import gen_single_decode_module  # noqa: F401
 
 Tensor = Any

@@ -12,6 +12,8 @@ from ._wrappers.mla_calls import (  # noqa: F401
 from ._wrappers.mla_lists import (  # noqa: F401
     DSV4HCAMetadata, convert_compressed_page_aligned_sparse_indices_to_hca_metadata,
     trtllm_batch_decode_sparse_mla_dsv4)
+from ._wrappers.ts_mla import (  # noqa: F401
+    get_prims_ts_batch_decode_mla_workspace_size, prims_ts_batch_decode_with_kv_cache_mla)
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from typing import Any, Optional, Tuple, Union
 from . import _docs, _frameworks, _missing
 from ._arguments import split_paged
 from ._binding import operator
+from .jit.batch import gen_page_module  # noqa: F401
 
 Tensor = Any
 
@@ -60,11 +61,13 @@ def append_paged_kv_cache(append_key: Tensor, append_value: Tensor, batch_indice
 
     :param append_key: ``[nnz, h_kv, d]``, of the cache's dtype or converted to it.
     :param batch_indices: ``[nnz]`` int32; a negative one skips its token.
-    :param positions: ``[nnz]`` int32, from :func:`get_batch_indices_positions`.
+    :param positions: ``[nnz]`` int32, from :func:`get_batch_indices_positions`. Of indices in int64
+        copies are made.
     """
     k, v = split_paged(paged_kv_cache, kv_layout)
-    _append(append_key, append_value, batch_indices, positions, k, v, kv_indices, kv_indptr,
-            kv_last_page_len, kv_layout)
+    rows, at, *table = map(_frameworks.narrowed, (batch_indices, positions, kv_indices, kv_indptr,
+                                                  kv_last_page_len))
+    _append(append_key, append_value, rows, at, k, v, *table, kv_layout)
 
 
 def append_paged_mla_kv_cache(append_ckv: Optional[Tensor], append_kpe: Optional[Tensor],
@@ -77,8 +80,9 @@ def append_paged_mla_kv_cache(append_ckv: Optional[Tensor], append_kpe: Optional
     :param append_ckv: ``[nnz, 512]`` for ``ckv_cache [page, token, 512]``; both may be None.
     :param append_kpe: ``[nnz, 64]`` for ``kpe_cache [page, token, 64]``; both may be None.
     """
-    _append_mla(batch_indices, positions, append_ckv, append_kpe, ckv_cache, kpe_cache, kv_indices,
-                kv_indptr, kv_last_page_len)
+    rows, at, *table = map(_frameworks.narrowed, (batch_indices, positions, kv_indices, kv_indptr,
+                                                  kv_last_page_len))
+    _append_mla(rows, at, append_ckv, append_kpe, ckv_cache, kpe_cache, *table)
 
 
 _docs.complete(globals())

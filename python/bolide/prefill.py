@@ -14,6 +14,7 @@ from ._wrappers.ragged import BatchPrefillWithRaggedKVCacheWrapper  # noqa: F401
 from ._wrappers.trtllm_prefill import (  # noqa: F401
     fmha_v2_prefill_deepseek, fmha_v2_prefill_sm120, trtllm_batch_context_with_kv_cache,
     trtllm_fmha_v2_prefill, trtllm_ragged_attention_deepseek)
+from .jit.batch import gen_batch_prefill_module  # noqa: F401
 from .jit.modules import gen_single_prefill_module  # noqa: F401
 from .utils import MaskMode
 

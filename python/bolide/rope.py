@@ -46,22 +46,24 @@ def apply_rope(q: Tensor, k: Tensor, indptr: Tensor, offsets: Tensor,
 
     :param q: ``[n, h_q, d]``.
     :param k: ``[n, h_kv, d]``, of q's dtype.
-    :param indptr: ``[b + 1]`` int32 or int64: request i owns rows ``indptr[i]`` to
-        ``indptr[i + 1]``.
-    :param offsets: ``[b]``, of indptr's dtype: the position of each request's first row.
+    :param indptr: ``[b + 1]`` int32: request i owns rows ``indptr[i]`` to ``indptr[i + 1]``.
+    :param offsets: ``[b]`` int32: the position of each request's first row. Of indices in int64
+        copies are made.
     :param rotary_dim: channels that turn; all of them by default.
     :param rope_scale: divides positions.
     :param rope_theta: base of the frequencies.
     :returns: the rotated q and k.
     """
-    return _rope(q, k, None, None, indptr, offsets, rotary_dim, interleave, rope_scale, rope_theta)
+    return _rope(q, k, None, None, *map(_frameworks.narrowed, (indptr, offsets)), rotary_dim,
+                 interleave, rope_scale, rope_theta)
 
 
 def apply_rope_inplace(q: Tensor, k: Tensor, indptr: Tensor, offsets: Tensor,
                        rotary_dim: Optional[int] = None, interleave: bool = False,
                        rope_scale: float = 1, rope_theta: float = 1e4) -> None:
     """:func:`apply_rope` in place."""
-    _rope(q, k, q, k, indptr, offsets, rotary_dim, interleave, rope_scale, rope_theta)
+    _rope(q, k, q, k, *map(_frameworks.narrowed, (indptr, offsets)), rotary_dim, interleave,
+          rope_scale, rope_theta)
 
 
 def apply_rope_pos_ids(q: Tensor, k: Tensor, pos_ids: Tensor, rotary_dim: Optional[int] = None,
@@ -86,8 +88,9 @@ def apply_llama31_rope(q: Tensor, k: Tensor, indptr: Tensor, offsets: Tensor,
     """:func:`apply_rope` with the frequencies of Llama 3.1: wavelengths above
     ``old_context_len / low_freq_factor`` are divided by rope_scale, those below
     ``old_context_len / high_freq_factor`` kept, those between interpolated."""
-    return _llama(q, k, None, None, indptr, offsets, rotary_dim, interleave, rope_scale, rope_theta,
-                  low_freq_factor, high_freq_factor, old_context_len)
+    return _llama(q, k, None, None, *map(_frameworks.narrowed, (indptr, offsets)), rotary_dim,
+                  interleave, rope_scale, rope_theta, low_freq_factor, high_freq_factor,
+                  old_context_len)
 
 
 def apply_llama31_rope_inplace(q: Tensor, k: Tensor, indptr: Tensor, offsets: Tensor,
@@ -96,8 +99,8 @@ def apply_llama31_rope_inplace(q: Tensor, k: Tensor, indptr: Tensor, offsets: Te
                                low_freq_factor: float = 1, high_freq_factor: float = 4,
                                old_context_len: int = 8192) -> None:
     """:func:`apply_llama31_rope` in place."""
-    _llama(q, k, q, k, indptr, offsets, rotary_dim, interleave, rope_scale, rope_theta,
-           low_freq_factor, high_freq_factor, old_context_len)
+    _llama(q, k, q, k, *map(_frameworks.narrowed, (indptr, offsets)), rotary_dim, interleave,
+           rope_scale, rope_theta, low_freq_factor, high_freq_factor, old_context_len)
 
 
 def apply_llama31_rope_pos_ids(q: Tensor, k: Tensor, pos_ids: Tensor,

@@ -9,7 +9,8 @@ NumPy has none, so there both are required. Results are deterministic with and w
 ``deterministic``. With ``indices`` output row i samples from ``probs[indices[i]]``, and the samples
 have its dtype (int32 without it). A row that is all zero or NaN gives id 0, with valid False.
 ``check_nan=True`` reads the input once more, waits, and raises ValueError where it holds a NaN.
-Probabilities of 16 bits are converted to float32 first, logits are read as they are.
+Probabilities and parameters of other floating types are converted to float32 first; logits of 16
+bits are read as they are.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from typing import Any, Optional, Tuple, Union
 
 from . import _binding, _docs, _frameworks, _missing
 from ._binding import operator
+from ._frameworks import as_float32 as _as_float32, single as _single
 from ._library import torch
+from .jit.batch import gen_sampling_module  # noqa: F401
 
 Tensor = Any
 Number = Union[int, Tensor]
@@ -97,7 +100,7 @@ def softmax(logits: Tensor, temperature: Optional[Union[float, Tensor]] = None,
     :param temperature: a number, or ``[n]`` float32. One that is 0 or less gives a row with 1 at
         its largest logit, of equals the first.
     """
-    return _softmax(logits, temperature, None)
+    return _softmax(_single(logits), _as_float32(temperature), None)
 
 
 def sampling_from_logits(logits: Tensor, indices: Optional[Tensor] = None,
@@ -109,7 +112,7 @@ def sampling_from_logits(logits: Tensor, indices: Optional[Tensor] = None,
         _refuse_nan("sampling_from_logits", logits)
     increment = _rows(logits, indices) * logits.shape[-1]
     draw = _draw("sampling_from_logits", logits, generator, seed, offset, increment)
-    return _from_logits(logits, indices, *draw, None)
+    return _from_logits(_single(logits), indices, *draw, None)
 
 
 def sampling_from_probs(probs: Tensor, indices: Optional[Tensor] = None,
@@ -124,7 +127,7 @@ def sampling_from_probs(probs: Tensor, indices: Optional[Tensor] = None,
     if check_nan:
         _refuse_nan("sampling_from_probs", probs)
     draw = _draw("sampling_from_probs", probs, generator, seed, offset, _rows(probs, indices))
-    return _from_probs(_frameworks.widened(probs), indices, *draw, None, return_valid)
+    return _from_probs(_as_float32(probs), indices, *draw, None, return_valid)
 
 
 def top_p_sampling_from_probs(probs: Tensor, top_p: Union[Tensor, float],
@@ -140,7 +143,7 @@ def top_p_sampling_from_probs(probs: Tensor, top_p: Union[Tensor, float],
         _refuse_nan("top_p_sampling_from_probs", probs)
     increment = 32 * _rows(probs, indices)
     draw = _draw("top_p_sampling_from_probs", probs, generator, seed, offset, increment)
-    return _top_p(_frameworks.widened(probs), top_p, indices, *draw, None, return_valid)
+    return _top_p(_as_float32(probs), _as_float32(top_p), indices, *draw, None, return_valid)
 
 
 def top_k_sampling_from_probs(probs: Tensor, top_k: Union[Tensor, int],
@@ -157,7 +160,7 @@ def top_k_sampling_from_probs(probs: Tensor, top_k: Union[Tensor, int],
         _refuse_nan("top_k_sampling_from_probs", probs)
     increment = 32 * _rows(probs, indices)
     draw = _draw("top_k_sampling_from_probs", probs, generator, seed, offset, increment)
-    return _top_k(_frameworks.widened(probs), top_k, indices, *draw, None, return_valid)
+    return _top_k(_as_float32(probs), top_k, indices, *draw, None, return_valid)
 
 
 def min_p_sampling_from_probs(probs: Tensor, min_p: Union[Tensor, float],
@@ -169,7 +172,7 @@ def min_p_sampling_from_probs(probs: Tensor, min_p: Union[Tensor, float],
     if check_nan:
         _refuse_nan("min_p_sampling_from_probs", probs)
     draw = _draw("min_p_sampling_from_probs", probs, generator, seed, offset, _rows(probs, indices))
-    return _min_p(_frameworks.widened(probs), min_p, indices, *draw, None, return_valid)
+    return _min_p(_as_float32(probs), _as_float32(min_p), indices, *draw, None, return_valid)
 
 
 def top_k_top_p_sampling_from_probs(
@@ -187,8 +190,8 @@ def top_k_top_p_sampling_from_probs(
         _refuse_nan("top_k_top_p_sampling_from_probs", probs)
     increment = 32 * _rows(probs, indices)
     draw = _draw("top_k_top_p_sampling_from_probs", probs, generator, seed, offset, increment)
-    return _joint(_frameworks.widened(probs), top_k, top_p, filter_apply_order, indices, *draw, None,
-                  return_valid)
+    return _joint(_as_float32(probs), top_k, _as_float32(top_p), filter_apply_order, indices, *draw,
+                  None, return_valid)
 
 
 def top_k_top_p_sampling_from_logits(
@@ -203,24 +206,25 @@ def top_k_top_p_sampling_from_logits(
         _refuse_nan("top_k_top_p_sampling_from_logits", logits)
     increment = 32 * _rows(logits, indices)
     draw = _draw("top_k_top_p_sampling_from_logits", logits, generator, seed, offset, increment)
-    return _joint_logits(logits, top_k, top_p, filter_apply_order, indices, *draw, None)
+    return _joint_logits(_single(logits), top_k, _as_float32(top_p), filter_apply_order, indices,
+                         *draw, None)
 
 
 def top_p_renorm_probs(probs: Tensor, top_p: Union[Tensor, float],
                        is_deterministic: bool = False) -> Tensor:
     """Keeps the smallest set of largest probabilities whose sum reaches top_p, divided by that sum;
     0 elsewhere; float32, whatever probs are. The result is deterministic either way."""
-    return _top_p_renorm(_frameworks.widened(probs), top_p, None)
+    return _top_p_renorm(_as_float32(probs), _as_float32(top_p), None)
 
 
 def top_k_renorm_probs(probs: Tensor, top_k: Union[Tensor, int]) -> Tensor:
     """Keeps the top_k largest probabilities of each row, divided by their sum; 0 elsewhere."""
-    return _top_k_renorm(probs, top_k, None)
+    return _top_k_renorm(_single(probs), top_k, None)
 
 
 def top_k_mask_logits(logits: Tensor, top_k: Union[Tensor, int]) -> Tensor:
     """Keeps the top_k largest logits of each row; -inf elsewhere."""
-    return _top_k_mask(logits, top_k, None)
+    return _top_k_mask(_single(logits), top_k, None)
 
 
 top_p_renorm_prob = top_p_renorm_probs
@@ -250,7 +254,7 @@ def chain_speculative_sampling(
     ]
     increment = b * (n + 1)
     draw = _draw("chain_speculative_sampling", draft_probs, generator, seed, offset, increment)
-    draft_probs, target_probs = map(_frameworks.widened, (draft_probs, target_probs))
+    draft_probs, target_probs = map(_as_float32, (draft_probs, target_probs))
     ids = _chain(draft_probs, draft_token_ids, target_probs, *counters, *draw, None)
     return ids, *counters
 

@@ -86,6 +86,14 @@ class GatedActType(_Readable):
     GeGlu = 1
 
 
+class WeightLayout(_Readable):
+    """How the weights of a mixture of experts lie."""
+
+    MajorK = 0
+    MajorMn = 1
+    BlockMajorK = 2
+
+
 class SfLayout(_Readable):
     """Order of block scales in memory."""
 

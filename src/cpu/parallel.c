@@ -83,6 +83,8 @@ static void run_worker(loop *l, int worker) {
     inside = 0;
 }
 
+/* All threads, also where there are fewer pieces: the runtime of gcc ends the threads that a
+ * smaller team leaves out and starts new ones for the next larger team. */
 static void run_team(loop *l) {
 #pragma omp parallel num_threads(l->threads)
     run_worker(l, omp_get_thread_num());
@@ -159,9 +161,7 @@ void bolide__parallel_for(const bolide_context *ctx, int64_t n, int64_t grain,
     loop l = {.body = body, .arg = arg, .n = n, .grain = grain < 1 ? 1 : grain};
     l.pieces = (n - 1) / l.grain + 1;
     l.threads = bolide__cpu_threads(ctx);
-    if (l.threads > l.pieces)
-        l.threads = (int)l.pieces;
-    if (l.threads == 1 || inside || omp_in_parallel())
+    if (l.threads == 1 || l.pieces == 1 || inside || omp_in_parallel())
         run_here(&l);
     else if (!forked)
         run_team(&l);

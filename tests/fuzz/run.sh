@@ -24,7 +24,7 @@ for target in $targets; do
     mkdir -p "$corpus"
     [ ! -d "tests/fuzz/corpus/$name" ] || cp "tests/fuzz/corpus/$name"/* "$corpus"
     echo "== $name: $share seconds, $(find "$corpus" -type f | wc -l) inputs kept from before"
-    if "$target" -max_total_time="$share" -timeout=20 -rss_limit_mb=2048 -print_final_stats=1 \
+    if "$target" -max_total_time="$share" -timeout=60 -rss_limit_mb=2048 -print_final_stats=1 \
         -verbosity=0 -artifact_prefix="$failures/$name-" "$corpus"; then
         passed=$((passed + 1))
     else

@@ -44,6 +44,7 @@ static void draw(plan *p) {
                                  .workers = (int32_t)between(1, 70),
                                  .min_chunk = 64 << between(1, 4),
                                  .granule = 64,
+                                 .least_busy = (int32_t)between(0, 40),
                                  .chunk = (int32_t)between(1, 700),
                                  .own_pieces = 16,
                                  .causal = (int32_t)between(0, 1),

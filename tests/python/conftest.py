@@ -32,6 +32,7 @@ def _uses_gpu(item):
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "gpu: runs on a GPU")
+    config.addinivalue_line("markers", "own_calls: counts its own calls of functions")
     if config.getoption("--gpu") and (torch is None or not torch.cuda.is_available()):
         raise pytest.UsageError("--gpu: torch has no GPU here")
 

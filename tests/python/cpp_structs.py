@@ -138,4 +138,22 @@ struct Transforms : AttentionVariantBase {
   })
 };
 """, [("int64_t", "ids")], [("int32_t", "times"), ("float", "factor"), ("double", "v_scale")]),
+
+    "AttentionSink": Struct("AttentionSink", """
+struct AttentionSink : AttentionVariantBase {
+  static constexpr bool use_softmax = true;
+""" + _FA2 % ("AttentionSink", "sm_scale_log2 = params.sm_scale * math::log2e;") + """
+  REGISTER_M_D_UPDATE(params, kv_tile_idx, qo_head_idx, m, d, scale, {
+    float log_sink = kv_tile_idx == 0 ? params.sink[qo_head_idx] * math::log2e : -math::inf;
+    float m_new = (log_sink > m) ? log_sink : m;
+    scale = math::ptx_exp2(m - m_new);
+    d = math::ptx_exp2(log_sink - m_new) + d * scale;
+    m = m_new;
+  })
+  REGISTER_OUTPUT_TRANSFORM(params, output, batch_idx, qo_idx, qo_head_idx, m, d, scale, {
+    float d_rcp = (m != -math::inf) ? math::ptx_rcp(d) : 0.f;
+    return output * scale * d_rcp;
+  });
+};
+""", [("float", "sink")], [("double", "sm_scale")]),
 }

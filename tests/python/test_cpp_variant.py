@@ -37,6 +37,14 @@ extern "C" double call_{name}(float x, const bolide__variant_at *at,
 """
 
 
+STATE = """
+extern "C" void call_state(const bolide__variant_at *at, const bolide__variant_extra *extra,
+                           int piece, float *state) {
+    bolide__variant_state(at, extra, piece, state[0], state[1], state[2]);
+}
+"""
+
+
 class At(ctypes.Structure):
     _fields_ = [(name, ctypes.c_int32) for name in PLACE]
 
@@ -60,7 +68,8 @@ def built(tmp_path):
         code = (PRELUDE + f"enum {{ bolide__variant_softmax = {softmax} }};\n"
                 + texts["declarations"]
                 + "".join(CALL.format(name=n, text=t) for n, t in texts.items()
-                          if n in ("logits", "mask", "query", "key", "output")))
+                          if n in ("logits", "mask", "query", "key", "output"))
+                + (STATE if "BOLIDE__VARIANT_STATE" in texts["declarations"] else ""))
         (tmp_path / "variant.cpp").write_text(code)
         library = tmp_path / f"{name}.so"
         subprocess.run([compiler, "-std=c++17", "-O1", "-shared", "-fPIC", "-o", library,
@@ -75,7 +84,14 @@ def built(tmp_path):
             function.restype = ctypes.c_double
             return function(ctypes.c_float(x), ctypes.byref(place), extra)
 
-        call.texts = texts
+        def state(piece, m, d, place, *values):
+            extra = (Extra * len(values))(*(Extra(0, v.ctypes.data) if isinstance(v, np.ndarray)
+                                            else Extra(v, None) for v in values))
+            at = (ctypes.c_float * 3)(m, d, 1.0)
+            loaded.call_state(ctypes.byref(place), extra, piece, at)
+            return list(at)
+
+        call.texts, call.state = texts, state
         return call
 
     return build
@@ -137,6 +153,21 @@ def test_transforms_and_types(built, rng):
         assert call("output", x, at, *given) == pytest.approx(0.5 * x)
 
 
+def test_maximum_and_sum(built, rng):
+    """A sink joins the first piece of a row and no other one."""
+    call = built("AttentionSink")
+    assert "no_softmax" not in call.texts
+    sink = rng.normal(0, 2, 8).astype(np.float32)
+    for at, m in places(rng):
+        own, d = sink[at.head] / math.log(2), float(rng.uniform(0.5, 3))
+        for piece, terms in ((0, [own]), (2, [])):
+            new_m, new_d, scale = call.state(piece, m, d, at, sink, 0.3)
+            assert new_m == pytest.approx(max([m, *terms]), rel=1e-5)
+            assert new_d == pytest.approx(d * 2 ** (m - new_m) + sum(
+                2 ** (t - new_m) for t in terms), rel=1e-4)
+            assert scale == pytest.approx(2 ** (m - new_m), rel=1e-4)
+
+
 def test_sums_of_rows_do_not_compile(built):
     struct = STRUCTS["CustomMask"]
     for use in ("d + 1.0f", "m * 2.0f", "float(d)"):
@@ -156,13 +187,11 @@ def test_refusals_of_structs():
         texts_of(start + "} };", "W")
     with pytest.raises(NotImplementedError, match="smem: there is no shared memory"):
         texts_of(start + "x = smem[0]; } };")
-    with pytest.raises(NotImplementedError, match="REGISTER_M_D_UPDATE: the sum of a row cannot"):
-        texts_of(start + "} REGISTER_M_D_UPDATE(params, i, h, m, d, scale, {}) };")
     with pytest.raises(NotImplementedError, match="#include cub/cub.cuh: kernels are compiled"):
         texts_of("#include <cub/cub.cuh>\n" + start + "} };")
     assert "#include" not in texts_of(
         "#include <flashinfer/attention/variant_helper.cuh>\n#include <cstdint>\n" + start
-        + "} // REGISTER_M_D_UPDATE, smem\n};")["declarations"]
+        + "} // PQuantize, smem\n};")["declarations"]
 
 
 def test_structs_are_for_the_gpu(fw, rng):

@@ -389,7 +389,7 @@ def test_vllm_latent_lists(fw, rng, close):
     need(fw, "sparse_mla")
     n, heads, k, pages = 4, 16, 24, 3
     cache = rng.integers(0, 120, (pages, 64, 656)).astype(np.uint8)  # e4m3 without NaN
-    scales = rng.uniform(0.05, 0.2, (pages, 64, 4)).astype(np.float32)
+    scales = np.exp2(rng.integers(-5, -2, (pages, 64, 4))).astype(np.float32)  # pow2_fp32
     rope = rng.standard_normal((pages, 64, 64))
     cache[..., 512:528] = scales.view(np.uint8)
     cache = fw.tensor(cache, "uint8")

@@ -116,3 +116,38 @@ def test_tensors_of_the_wrapper():
     p = torch.einsum("mhd,nhd->hmn", q.float(), k.float()) * SCALE
     p = p.masked_fill(~mask, -math.inf).softmax(-1)
     near(w.run(q, k, v, SCALE), torch.einsum("hmn,nhd->mhd", p, v.float()))
+
+
+@pytest.mark.parametrize("kind", ["decode", "paged", "ragged"])
+def test_sink(kind):
+    """A struct that changes the sum of each row, with requests in many pieces and in one."""
+    lens, h, h_kv, d = [3000, 5, 700], 8, 2, 64
+    n = 1 if kind == "decode" else 4
+    struct = STRUCTS["AttentionSink"]
+    args = struct.jit_args(torch.bfloat16, d)
+    workspace = torch.empty(128 << 20, dtype=torch.uint8, device="cuda")
+    rand = lambda *s: torch.randn(*s, device="cuda").bfloat16()  # noqa: E731
+    q, k, v = rand(3 * n, h, d), rand(sum(lens), h_kv, d), rand(sum(lens), h_kv, d)
+    sink = torch.randn(h, device="cuda") * 2
+    qo = torch.arange(0, 3 * n + 1, n, dtype=torch.int32)
+    kv = torch.tensor([0, *torch.tensor(lens).cumsum(0)], dtype=torch.int32)
+    pages, last = torch.arange(sum(lens), dtype=torch.int32), torch.ones(3, dtype=torch.int32)
+    kinds = dict(q_data_type=torch.bfloat16, kv_data_type=torch.bfloat16)
+    cache = k[:, None], v[:, None]
+    if kind == "decode":
+        w = flashinfer.BatchDecodeWithPagedKVCacheWrapper(workspace, "NHD", jit_args=args)
+        w.plan(kv, pages, last, h, h_kv, d, 1, **kinds)
+    elif kind == "paged":
+        w = flashinfer.BatchPrefillWithPagedKVCacheWrapper(workspace, "NHD", jit_args=args)
+        w.plan(qo, kv, pages, last, h, h_kv, d, 1, causal=True, **kinds)
+    else:
+        w = flashinfer.BatchPrefillWithRaggedKVCacheWrapper(workspace, "NHD", jit_args=args)
+        w.plan(qo, kv, h, h_kv, d, causal=True, **kinds)
+    out = w.run(q, *((k, v) if kind == "ragged" else (cache,)), sink, d ** -0.5)
+    for i, s in enumerate(lens):
+        keys, values = (t[kv[i]:kv[i] + s].float().repeat_interleave(4, 1) for t in (k, v))
+        x = torch.einsum("mhd,nhd->hmn", q[i * n:(i + 1) * n].float(), keys) * d ** -0.5
+        seen = torch.arange(s, device="cuda") <= torch.arange(s - n, s, device="cuda")[:, None]
+        x = x.masked_fill(~seen, -math.inf)
+        x = torch.cat([x, sink[:, None, None].expand(h, n, 1)], -1).softmax(-1)[..., :-1]
+        near(out[i * n:(i + 1) * n], torch.einsum("hmn,nhd->mhd", x, values), 2e-2)

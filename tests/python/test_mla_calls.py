@@ -347,6 +347,8 @@ def test_lists_refuse_by_name(fw, rng):
         "query: expected 81": dict(qk_rope_head_dim=17),
         "workspace: size": dict(workspace_buffer=space(fw, query, 64)),
     }.items():
+        if text == "workspace: size" and fw.device == "cuda":
+            continue  # one piece a row, which needs none
         with pytest.raises(ValueError, match=text):
             decode(**{**good, **arguments})
 

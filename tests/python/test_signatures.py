@@ -55,7 +55,8 @@ class _Torch:
 def default_of(text):
     names = {"torch": _Torch(), "TopKTieBreak": bolide.TopKTieBreak, "max": max, "SfLayout":
              bolide.SfLayout, "MaskMode": bolide.utils.MaskMode,
-             "TensorType": bolide.logits_processor.TensorType}
+             "TensorType": bolide.logits_processor.TensorType,
+             "_DEFAULT_PAGED_KV_PAGE_SIZE": 32, "_MLA_LATENT_DIM": 512, "_MLA_ROPE_DIM": 64}
     return eval(text, names)
 
 
@@ -84,7 +85,8 @@ def test_parameters(row):
     names = [p["name"].lstrip("*") for p in wanted]
     assert [p.name for p in ours][:len(names)] == names
     for p in ours[len(names):]:
-        assert p.kind in (p.KEYWORD_ONLY, p.VAR_KEYWORD), f"{p.name} is not FlashInfer's"
+        assert p.kind in (p.KEYWORD_ONLY, p.VAR_KEYWORD, p.VAR_POSITIONAL), (
+            f"{p.name} is not FlashInfer's")
     for p, w in zip(ours, wanted):
         if w["name"].startswith("*") or p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD):
             continue

@@ -18,7 +18,6 @@ from typing import Any, Callable, NamedTuple, Optional
 from .. import _dtypes, _frameworks
 from .._arguments import check_backend, split_paged
 from .._binding import Plan, Workspace, _direct, operator, tracing
-from .._library import BusyError, torch
 from . import _memory, variant
 
 Tensor = Any
@@ -79,6 +78,9 @@ class PlanModule:
     def __init__(self, wrapper: Any):
         self._wrapper = weakref.ref(wrapper)
 
+    def __reduce__(self):
+        return PlanModule, (self._wrapper(),)
+
     def plan(self, *args: Any) -> Plan:
         """Plans from host lengths, in the order of FlashInfer's internal call."""
         return self._wrapper()._plan_internal(*args)
@@ -105,6 +107,8 @@ class Planned:
         self._arguments: dict[str, Any] = {}
         self._planned: Optional[Options] = None
         self._attributes_planned: Optional[tuple] = None
+        self._given: Optional[tuple] = None
+        self._attributes_given: Optional[tuple] = None
         self._forwarded: Optional[Options] = None
         self._outgrown: list = []
         self._lent: dict[str, tuple[Tensor, int]] = {}
@@ -120,7 +124,6 @@ class Planned:
         self._d_vo = 0
         self._o_bit = 0
         self.device = _memory.device_of(float_workspace_buffer)
-        self._slots = _memory.Slots(self.device)
         self.reset_workspace_buffer(
             float_workspace_buffer,
             _frameworks.empty(float_workspace_buffer, (INT_WORKSPACE_BYTES,), "uint8"))
@@ -135,24 +138,37 @@ class Planned:
         :param float_workspace_buffer: uint8, at least the first size of ``workspace_size``.
         :param int_workspace_buffer: uint8, at least its second size.
         """
+        for name, buffer in (("float_workspace_buffer", float_workspace_buffer),
+                             ("int_workspace_buffer", int_workspace_buffer)):
+            if _memory.address_of(buffer) % 16:
+                raise ValueError(f"{type(self).__name__}: {name}: alignment: expected 16 bytes; got "
+                                 f"{_memory.address_of(buffer) % 16} bytes beyond")
         self._float_workspace_buffer = float_workspace_buffer
         self._int_workspace_buffer = int_workspace_buffer
         self._pin_memory_int_workspace_buffer = None
+        self._scratch: Optional[Tensor] = None
         if _memory.on_gpu(float_workspace_buffer):
             self._pin_memory_int_workspace_buffer = _memory.pinned(int_workspace_buffer.shape[0])
         self._plan_info = None
         self._set_workspace()
 
     def _set_workspace(self) -> None:
-        self._workspace = Workspace(self._float_workspace_buffer, self._int_workspace_buffer,
+        scratch = self._float_workspace_buffer if self._scratch is None else self._scratch
+        self._workspace = Workspace(scratch, self._int_workspace_buffer,
                                     self._pin_memory_int_workspace_buffer)
 
     def _reserve(self, values: list) -> tuple[int, bool]:
         """Room for a plan in the buffers that the wrapper itself has brought: the bytes of the
         plan, and whether a buffer had to grow. What was outgrown stays alive, since a captured
-        graph may read it."""
+        graph may read it. The same where the caller's float workspace, which programs size for
+        FlashInfer's plans, is too small for one of ours: the wrapper brings scratch of its own."""
         sizes = self._operators.sizes(*values, self._workspace.address)
         grown = False
+        buffer = self._float_workspace_buffer
+        if sizes.device > (buffer if self._scratch is None else self._scratch).nbytes:
+            self._outgrown.append(self._scratch)
+            self._scratch = _frameworks.empty(buffer, (sizes.device,), "uint8")
+            grown = True
         if sizes.device_int > self._int_workspace_buffer.shape[0]:
             self._outgrown.append(self._int_workspace_buffer)
             self._int_workspace_buffer = _frameworks.empty(
@@ -209,32 +225,44 @@ class Planned:
                      "sm_scale": 1.0, "variant": self._variant_address}
         if self._variant is not None:
             self._variant.check(arguments)
-        values = [arguments.get(name) for name in self._operators.names]
-        if self._plan_memory is None:
-            self._plan_memory = Plan(self._reserve(values)[0])
-        memory = self._plan_memory
-        try:
-            self._plan_values(values, memory)
-        except ValueError:
-            if not self._reserve(values)[1]:
-                raise
-            self._plan_values(values, memory)
-        self._arguments, self._planned, self._plan_info = arguments, options, memory
-        self._attributes_planned = None
-        self._lent = {}
+        memory = self._plan_with(arguments)
+        self._planned, self._attributes_planned, self._given = options, None, None
         if self._cached_module is None:
             self._cached_module = PlanModule(self)
         return memory
 
-    def _plan_values(self, values: list, memory: Plan) -> None:
-        space = self._workspace
-        self._slots.wait()
+    def _plan_with(self, arguments: dict[str, Any]) -> Plan:
+        """The plan of complete arguments."""
+        values = list(map(arguments.get, self._operators.names))
+        if self._plan_memory is None:
+            self._plan_memory = Plan(self._reserve(values)[0])
+        memory = self._plan_memory
         try:
-            self._operators.plan(*values, space.address, memory.address, space.stream)
-        except BusyError:
-            torch.cuda.current_stream(self.device).synchronize()
-            self._operators.plan(*values, space.address, memory.address, space.stream)
-        self._slots.mark()
+            _memory.planned(self._operators.plan, values, self._workspace, memory)
+        except ValueError:
+            if not self._reserve(values)[1]:
+                raise
+            _memory.planned(self._operators.plan, values, self._workspace, memory)
+        self._arguments, self._plan_info = arguments, memory
+        self._lent = {}
+        return memory
+
+    def _note_given(self, given: tuple) -> None:
+        """Behind a plan: what it was given besides the lengths, with which the next may be made."""
+        if self._variant is None and self._attributes_planned is not None:
+            self._given, self._attributes_given = given, self._attributes_planned
+
+    def _is_as_before(self, given: tuple) -> bool:
+        """Whether a plan differs from the last one in its lengths alone."""
+        return self._given == given and self._forwarded is None
+
+    def _plan_lengths(self, lengths: dict[str, Any]) -> dict[str, Any]:
+        """The last plan with other lengths: its arguments."""
+        arguments = {**self._arguments, **lengths}
+        self._plan_with(arguments)
+        self._set_options(self._planned)
+        self._attributes_planned = self._attributes_given
+        return arguments
 
     def _make_first_plan(self, arguments: dict[str, Any], options: Options) -> None:
         """The plan of what plan() was given, or of what forward asked for last."""
@@ -334,8 +362,8 @@ class Planned:
     def _scales(self, q_scale: Any, k_scale: Any) -> tuple[Any, Any]:
         """The scales of q and k, with sm_scale in one of them."""
         sm = self._default_scale if self._sm_scale is None else self._sm_scale
-        if self._variant is not None and self._variant.is_cpp:
-            sm = 1.0  # the struct has it
+        if self._variant is not None and self._variant.sm_scale is not None:
+            sm = self._variant.sm_scale
         if q_scale is None:
             return sm, k_scale
         if k_scale is None and _frameworks.is_tensor(q_scale):

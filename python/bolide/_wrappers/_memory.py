@@ -2,16 +2,18 @@
 """Copies between host and device that plans need, for torch and NumPy alike.
 
 Lengths on a GPU come back together, with one copy and one wait. Lengths on the host are copied,
-too, so that a caller may write over his arrays after a plan.
+too, so that a caller may write over his arrays after a plan. Arrays of indices in int64 become
+int32, which is what the library reads.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import time
+from typing import Any, Callable
 
-from .. import _frameworks
+from .. import _dtypes, _frameworks
 from .._binding import compiling
-from .._library import torch
+from .._library import BusyError, torch
 
 
 def device_of(buffer: Any) -> Any:
@@ -29,8 +31,19 @@ def _copy(tensor: Any) -> Any:
     return tensor.clone() if _frameworks.is_torch(tensor) else tensor.copy()
 
 
+def _narrow(tensor: Any) -> Any:
+    """Of int64 on the host, int32 if its values fit; others stay, and the library refuses them."""
+    if tensor is None or _dtypes.name_of(tensor.dtype) != "int64":
+        return tensor
+    return _frameworks.narrowed(tensor) if bool((abs(tensor) < 1 << 31).all()) else tensor
+
+
 def to_host(*tensors: Any) -> list:
     """Copies on the host, None for None."""
+    return [_narrow(t) for t in _to_host(tensors)]
+
+
+def _to_host(tensors: tuple) -> list:
     away = [t for t in tensors if on_gpu(t)]
     if not away:
         return [_copy(t) for t in tensors]
@@ -38,14 +51,25 @@ def to_host(*tensors: Any) -> list:
         return [t.cpu() if on_gpu(t) else _copy(t) for t in tensors]
     parts = torch.cat([t.reshape(-1) for t in away]).cpu().split([t.numel() for t in away])
     back = iter(zip(away, parts))
-    return [next(back)[1] if on_gpu(t) else _copy(t) for t in tensors]
+    return [next(back)[1].reshape(t.shape) if on_gpu(t) else _copy(t) for t in tensors]
 
 
 def to_device(tensor: Any, device: Any) -> Any:
-    """The tensor on a device; itself if it is there."""
-    if tensor is None or not _frameworks.is_torch(tensor) or tensor.device == device:
+    """The tensor on a device; itself if it is there, and not int64."""
+    if tensor is None:
+        return None
+    if _frameworks.is_torch(tensor) and tensor.device != device:
+        tensor = tensor.to(device, non_blocking=True)
+    return _frameworks.narrowed(tensor)
+
+
+def _followed(tensor: Any) -> Any:
+    """The tensor, or a copy of it if torch does not count what is written to it: one that was made
+    in its inference mode."""
+    if not _frameworks.is_torch(tensor) or not tensor.is_inference():
         return tensor
-    return tensor.to(device, non_blocking=True)
+    with torch.inference_mode(False):
+        return tensor.clone()
 
 
 class OnDevice:
@@ -58,13 +82,20 @@ class OnDevice:
     def __get__(self, wrapper: Any, owner: Any = None) -> Any:
         if wrapper is None:
             return self
-        wrapper.__dict__[self._name] = found = to_device(wrapper.__dict__.get(self._name),
-                                                         wrapper.device)
+        found = _followed(to_device(wrapper.__dict__.get(self._name), wrapper.device))
+        wrapper.__dict__[self._name] = found
         wrapper._lend(self._public, found)
         return found
 
     def __set__(self, wrapper: Any, value: Any) -> None:
         wrapper.__dict__[self._name] = value
+
+
+def address_of(tensor: Any) -> int:
+    """Where a tensor begins."""
+    if _frameworks.is_torch(tensor):
+        return tensor.data_ptr()
+    return tensor.__array_interface__["data"][0]
 
 
 def same_place(a: Any, b: Any) -> bool:
@@ -94,13 +125,34 @@ def int32s(values: Any, like: Any) -> Any:
     return numpy.array(values, dtype=numpy.int32)
 
 
-def counted(n: int, like: Any, step: int = 1) -> Any:
-    """0, step, 2 * step, … (n of them) in int32, where another tensor lies."""
-    if _frameworks.is_torch(like):
-        return torch.arange(n, dtype=torch.int32, device=like.device) * step
-    import numpy
+_counted: dict[tuple[int, int, Any], Any] = {}
 
-    return numpy.arange(n, dtype=numpy.int32) * numpy.int32(step)
+
+def counted(n: int, like: Any, step: int = 1) -> Any:
+    """0, step, 2 * step, … (n of them) in int32, where another tensor lies. Those of torch are kept,
+    and nobody writes to them."""
+    if not _frameworks.is_torch(like):
+        import numpy
+
+        return numpy.arange(n, dtype=numpy.int32) * numpy.int32(step)
+    if compiling():
+        return torch.arange(n, dtype=torch.int32, device=like.device) * step
+    key = (n, step, like.device)
+    found = _counted.get(key)
+    if found is None:
+        found = torch.arange(n, dtype=torch.int32, device=like.device) * step
+        if not capturing(like.device):
+            if len(_counted) >= 1024:
+                _counted.clear()
+            if like.is_cuda:
+                torch.cuda.current_stream(like.device).synchronize()  # for other streams, too
+            _counted[key] = found
+    return found
+
+
+def is_counted(tensor: Any) -> bool:
+    """Whether a tensor is one of those that are kept."""
+    return any(tensor is t for t in _counted.values())
 
 
 _cache_buf: dict[tuple[str, Any], Any] = {}
@@ -118,26 +170,21 @@ def _get_range_buf(seq_len: int, device: Any) -> Any:
     return _cache_buf[key][:seq_len]
 
 
-class Slots:
-    """The two slots of pinned staging that plans take in turn: a slot is written again only when
-    the copy out of it has ended, which the library does not check."""
-
-    def __init__(self, device: Any):
-        self._device = device
-        self._events: list | None = None
-
-    def wait(self) -> None:
-        """Before a plan."""
-        if self._events is not None:
-            self._events[0].synchronize()
-        elif getattr(self._device, "type", "cpu") == "cuda":
-            self._events = [torch.cuda.Event(), torch.cuda.Event()]
-
-    def mark(self) -> None:
-        """Behind a plan."""
-        if self._events is not None:
-            self._events[0].record(torch.cuda.current_stream(self._device))
-            self._events.reverse()
+def planned(plan: Callable, values: list, space: Any, memory: Any) -> None:
+    """Makes a plan in a workspace. Two slots of pinned staging are taken in turn; where the copy
+    out of the next one has not ended, which a program sees that plans far ahead of its GPU, this
+    waits for that copy."""
+    stream, end = space.stream, None
+    while True:
+        try:
+            plan(*values, space.address, memory.address, stream)
+            return
+        except BusyError:
+            now = time.monotonic()
+            end = now + 1.0 if end is None else end
+            if now > end:  # not a matter of microseconds
+                torch.cuda.current_stream(space.device).synchronize()
+            time.sleep(2e-5)
 
 
 def pinned(size: int) -> Any:

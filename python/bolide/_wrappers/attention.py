@@ -26,14 +26,18 @@ _OPERATORS = bind(
 class BatchAttention:
     """Attention of requests of any kind, prefill and decode mixed, against their pages.
 
-    :param kv_layout: "NHD" or "HND". :param device: of the tensors: a torch device, or "cpu". The
-        wrapper owns its memory, and takes no more than the plans need.
+    :param kv_layout: "NHD" or "HND". :param device: of the tensors: a torch device, or "cpu"; where
+        torch has no GPU it is the CPU. The wrapper owns its memory, and takes no more than the
+        plans need.
     """
 
     def __init__(self, kv_layout: str = "NHD", device: str = "cuda"):
         self._kv_layout = kv_layout
-        self.device = device if torch is None else torch.device(device)
-        self._slots = _memory.Slots(self.device)
+        if torch is not None:
+            device = torch.device(device)
+            if device.type == "cuda" and not torch.cuda.is_available():
+                device = torch.device("cpu")
+        self.device = device
         self._workspace: Optional[Workspace] = None
         self._plan_memory: Optional[Plan] = None
         self._plan_info: Optional[Plan] = None
@@ -71,14 +75,8 @@ class BatchAttention:
         }
         values = [arguments[name] for name in _OPERATORS.names]
         self._reserve(kv_indices, values)
-        space, memory = self._workspace, self._plan_memory
-        self._slots.wait()
-        try:
-            _OPERATORS.plan(*values, space.address, memory.address, space.stream)
-        except BusyError:
-            torch.cuda.current_stream(self.device).synchronize()
-            _OPERATORS.plan(*values, space.address, memory.address, space.stream)
-        self._slots.mark()
+        memory = self._plan_memory
+        _memory.planned(_OPERATORS.plan, values, self._workspace, memory)
         self._plan_info = memory
         self._kv_indices = _memory.to_device(kv_indices, self.device)
         self._sm_scale = 1 / math.sqrt(head_dim_qk) if sm_scale is None else sm_scale

@@ -83,6 +83,14 @@ __host__ __device__ inline float tanh(float x) {
         __VA_ARGS__                                                                                \
     }
 
+/* Once for each piece of a row's keys, behind them. m is to base 2. */
+#define REGISTER_M_D_UPDATE(params, kv_tile_idx, qo_head_idx, m, d, scale, ...)                    \
+    template <typename Params, typename T_M>                                                       \
+    __device__ void update_m_d(const Params &params, uint32_t kv_tile_idx, uint32_t qo_head_idx,   \
+                               T_M &m, float &d, float &scale) {                                   \
+        __VA_ARGS__                                                                                \
+    }
+
 #define REGISTER_OUTPUT_TRANSFORM(params, output, batch_idx, qo_idx, qo_head_idx, m, d, scale,     \
                                   ...)                                                             \
     template <typename Params, typename T, typename T_M, typename T_D>                             \
@@ -254,6 +262,14 @@ __device__ float key(float x, const place &at, const extra_of *extra) {
     const params_of<Given> params(extra, at);
     Variant v = make<Variant>(params, at, 0);
     return v.template KeyTransform<params_of<Given>, float>(params, &x);
+}
+
+template <typename Variant, typename Given>
+__device__ void state(const place &at, const extra_of *extra, int piece, float &m, float &d,
+                      float &scale) {
+    const params_of<Given> params(extra, at);
+    Variant v = make<Variant>(params, at, 0);
+    v.update_m_d(params, piece, at.head, m, d, scale);
 }
 
 template <typename Variant>

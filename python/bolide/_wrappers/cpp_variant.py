@@ -26,11 +26,19 @@ _KNOWN_HEADERS = re.compile(
     r"\.cuh|cstdint|stdint\.h|cmath|math\.h|cuda_runtime\.h")
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"]*)[>"][^\n]*$', re.M)
 _REFUSED = {
-    "REGISTER_M_D_UPDATE": "the sum of a row cannot be changed; the sinks argument of run can",
-    "update_m_d": "the sum of a row cannot be changed; the sinks argument of run can",
     "PQuantize": "weights are not quantised",
     "ODequantize": "weights are not quantised",
 }
+
+
+_STATE = """
+#define BOLIDE__VARIANT_STATE
+__device__ inline void bolide__variant_state(
+    const bolide__variant_at *at, const bolide__variant_extra *extra, int piece, float &m, float &d,
+    float &scale) {{
+    bolide_cpp::state{call}(*at, extra, piece, m, d, scale);
+}}
+"""
 
 
 @functools.lru_cache(maxsize=None)
@@ -98,4 +106,6 @@ def texts(name: str, variant_name: str, decl: str, tensors: list,
             made[text] = f"return bolide_cpp::{text}{call}(x, *at, extra);"
     if re.search(r"\buse_softmax\s*=\s*false\b|\bDefaultUpdater\b", code):
         made["no_softmax"] = True
+    elif re.search(r"\bREGISTER_M_D_UPDATE\b|\bupdate_m_d\b", code):
+        made["declarations"] += _STATE.format(call=call)
     return made

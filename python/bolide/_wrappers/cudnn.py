@@ -11,6 +11,7 @@ from . import _memory
 from . import contracts as c
 from .trtllm_decode import _decode, _strides
 from .trtllm_prefill import paged, ragged
+from .remembered import remembered
 
 Tensor = Any
 
@@ -62,6 +63,7 @@ def _scales(scale: float, q_scale: Any, k_scale: Any) -> dict[str, Any]:
             "k_scale": None if k_scale is None else c.scale(k_scale)}
 
 
+@remembered
 def cudnn_batch_decode_with_kv_cache(
     q: Tensor, k_cache: Tensor, v_cache: Tensor, scale: float, workspace_buffer: Tensor, *,
     max_sequence_kv: int, actual_seq_lens_kv: Optional[Tensor] = None,
@@ -199,6 +201,7 @@ def _numpy_where(*values: Any) -> Any:
     return numpy.where(*values)
 
 
+@remembered
 def cudnn_batch_prefill_with_kv_cache(
     q: Tensor, k_cache: Tensor, v_cache: Tensor, scale: float, workspace_buffer: Tensor, *,
     max_token_per_sequence: int, max_sequence_kv: int, actual_seq_lens_q: Optional[Tensor] = None,

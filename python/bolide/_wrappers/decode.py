@@ -218,18 +218,30 @@ class BatchDecodeWithPagedKVCacheWrapper(Planned):
         if window_right < -1:
             raise ValueError(f"{type(self).__name__}.plan: window_right: expected at least -1; got "
                              f"{window_right}")
-        arguments = self._plan_arguments(
-            num_qo_heads, num_kv_heads, head_dim, page_size, q_data_type, kv_data_type, o_data_type,
-            data_type, fixed_split_size, disable_split_kv, q_len_per_req)
         block_tables = self._tables(block_tables, indices)
-        arguments.update(self._lengths(indptr, last_page_len, block_tables, seq_lens, page_size))
-        self._check_graph(arguments, indices if block_tables is None else None)
-        arguments["use_custom_mask"] = 0 < window_right < q_len_per_req - 1
-        mask = self._right_mask(arguments, window_right) if arguments["use_custom_mask"] else None
-        self._make_first_plan(arguments, options_of(
-            window_right == 0, pos_encoding_mode, window_left, logits_soft_cap, rope_scale,
-            rope_theta))
-        self._keep(arguments, sm_scale, head_dim, head_dim)
+        given = (block_tables is None, seq_lens is None, num_qo_heads, num_kv_heads, head_dim,
+                 page_size, pos_encoding_mode, window_left, window_right, logits_soft_cap,
+                 q_data_type, kv_data_type, o_data_type, data_type, sm_scale, rope_scale,
+                 rope_theta, fixed_split_size, disable_split_kv, q_len_per_req)
+        lengths = self._lengths(indptr, last_page_len, block_tables, seq_lens, page_size)
+        mask = None
+        if self._is_as_before(given):
+            self._check_graph(lengths, indices if block_tables is None else None)
+            arguments = self._plan_lengths(lengths)
+        else:
+            arguments = self._plan_arguments(
+                num_qo_heads, num_kv_heads, head_dim, page_size, q_data_type, kv_data_type,
+                o_data_type, data_type, fixed_split_size, disable_split_kv, q_len_per_req)
+            arguments.update(lengths)
+            self._check_graph(arguments, indices if block_tables is None else None)
+            arguments["use_custom_mask"] = masked = 0 < window_right < q_len_per_req - 1
+            mask = self._right_mask(arguments, window_right) if masked else None
+            self._make_first_plan(arguments, options_of(
+                window_right == 0, pos_encoding_mode, window_left, logits_soft_cap, rope_scale,
+                rope_theta))
+            self._keep(arguments, sm_scale, head_dim, head_dim)
+            if not masked:
+                self._note_given(given)
         if not self._use_cuda_graph:  # copies, which the caller does not write over
             indptr = arguments.get("indptr", indptr)
             if arguments.get("last_page_len") is not None:
@@ -368,6 +380,8 @@ class BatchDecodeWithPagedKVCacheWrapper(Planned):
         self._before_run()
         if args or self._variant is not None:
             q_scale, k_scale, v_scale = self._scale_arguments(args, q_scale, k_scale, v_scale)
+            if sinks is None and self._variant is not None:
+                sinks = self._variant.sinks
         q_scale, k_scale = self._scales(q_scale, k_scale)
         out, lse = self._outputs(q, out, lse, return_lse)
         tables = self._block_tables

@@ -24,6 +24,7 @@ _OPERATORS = bind(
 class Latent(Planned):
     """What both wrappers share. The scale of the logits travels with that of q."""
 
+    _o_data_type: Any = None  # of the result; by default as the dtype of queries asks
     _operators = _OPERATORS
 
     def _init_buffers(self, use_cuda_graph: bool, batch: Any, **buffers: Any) -> None:
@@ -45,7 +46,7 @@ class Latent(Planned):
             "head_dim_ckv": head_dim_ckv, "head_dim_kpe": head_dim_kpe, "page_size": page_size,
             "q_data_type": _dtypes.of(q_data_type).bit,
             "kv_data_type": _dtypes.of(kv_data_type).bit,
-            "o_data_type": outputs_bit(q_data_type, None),
+            "o_data_type": outputs_bit(q_data_type, self._o_data_type),
         }
         if self._use_cuda_graph:
             if lens.shape[0] != self._fixed_batch_size:

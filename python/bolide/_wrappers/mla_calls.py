@@ -18,6 +18,7 @@ from . import _memory
 from . import contracts as c
 from ._base import outputs_bit
 from .mla_lists import DecodeMetadata, sparse_call
+from .remembered import remembered
 
 Tensor = Any
 
@@ -109,7 +110,7 @@ def dense_call(name: str, query: Tensor, kv_cache: Tensor, workspace_buffer: Ten
                kv_lora_rank: int, qk_rope_head_dim: int, block_tables: Tensor, lens: Tensor,
                starts: Tensor, out: Tensor, lse: Any, bmm1_scale: Any, bmm2_scale: Any,
                sinks: Any, ranks: Any = None, longest: Optional[int] = None, values: Any = None,
-               spelled: Optional[dict[str, str]] = None) -> None:
+               spelled: Optional[dict[str, str]] = None, causal: bool = True) -> None:
     """Attention of ``query [n, h, d]``, of which request i owns rows starts[i] on, over all keys of
     its pages."""
     cache = without_head_axis(name, "kv_cache", kv_cache, (1,))
@@ -129,7 +130,7 @@ def dense_call(name: str, query: Tensor, kv_cache: Tensor, workspace_buffer: Ten
             "head_dim_ckv": kv_lora_rank, "head_dim_kpe": qk_rope_head_dim,
             "page_size": cache.shape[1], "q_data_type": _frameworks.dtype_bit(query),
             "kv_data_type": _frameworks.dtype_bit(cache), "o_data_type": _frameworks.dtype_bit(out),
-            "causal": True, "sm_scale": 1.0, "use_custom_mask": mask is not None,
+            "causal": causal, "sm_scale": 1.0, "use_custom_mask": mask is not None,
             "max_num_rows": query.shape[0], "max_sequence_kv": longest}
     run = {"q_nope": query[..., :kv_lora_rank], "ckv_cache": cache[..., :kv_lora_rank],
            "q_pe": query[..., kv_lora_rank:] if tail else None,
@@ -194,6 +195,7 @@ def results(name: str, query: Tensor, d: int, out: Any, lse: Any, return_lse: bo
 # ---- FlashInfer's names --------------------------------------------------------------------------
 
 
+@remembered
 def trtllm_batch_decode_with_kv_cache_mla(
     query: Tensor, kv_cache: Tensor, workspace_buffer: Tensor, qk_nope_head_dim: int,
     kv_lora_rank: int, qk_rope_head_dim: int, block_tables: Tensor, seq_lens: Optional[Tensor],
@@ -287,6 +289,7 @@ def trtllm_batch_decode_with_kv_cache_mla(
     return (result, sums) if return_lse else result
 
 
+@remembered
 def xqa_batch_decode_with_kv_cache_mla(
     query: Tensor, kv_cache: Tensor, workspace_buffer: Tensor, qk_nope_head_dim: int,
     kv_lora_rank: int, qk_rope_head_dim: int, block_tables: Tensor, seq_lens: Tensor,
@@ -304,6 +307,7 @@ def xqa_batch_decode_with_kv_cache_mla(
         bmm2_scale=bmm2_scale, sinks=sinks, enable_pdl=enable_pdl, backend="xqa")
 
 
+@remembered
 def xqa_mla(
     q: Tensor, k_cache: Tensor, v_cache: Tensor, page_table: Tensor, seq_lens: Tensor,
     output: Tensor, workspace_buffer: Tensor, semaphores: Tensor, page_size: int,

@@ -140,6 +140,8 @@ class Prefill(Planned):
                     max_item_len_ptr) -> None:
         self._prefix_len_ptr = _memory.to_device(prefix_len_ptr, self.device)
         self._token_pos_in_items_ptr = _memory.to_device(token_pos_in_items_ptr, self.device)
+        if _frameworks.is_tensor(token_pos_in_items_len):
+            token_pos_in_items_len = token_pos_in_items_len.item()
         self._token_pos_in_items_len = token_pos_in_items_len
         self._max_item_len_ptr = _memory.to_device(max_item_len_ptr, self.device)
 
@@ -153,6 +155,8 @@ class Prefill(Planned):
 
     def _run_tail(self, sinks, q_scale, k_scale, v_scale, out, lse) -> tuple:
         """The arguments that both kinds of run end with."""
+        if sinks is None and self._variant is not None:
+            sinks = self._variant.sinks
         return (self._custom_mask_buf if self._masked else None, sinks, q_scale, k_scale, v_scale,
                 self._prefix_len_ptr, self._token_pos_in_items_ptr, self._token_pos_in_items_len,
                 self._max_item_len_ptr, out, lse, self._variant_address, self._workspace.address,
@@ -180,7 +184,8 @@ class BatchPrefillWithPagedKVCacheWrapper(Prefill):
         int32.
     :param backend: a name of FlashInfer's; all stand for the same contract.
     :param jit_args: of a custom variant (:mod:`bolide._wrappers.variant`), whose tensors and numbers
-        follow the cache in :meth:`run`. :param jit_kwargs: switches of FlashInfer's
+        follow the cache in :meth:`run`; with ``jit.attention.variants.attention_sink_decl`` in it
+        these are the sinks and sm_scale. :param jit_kwargs: switches of FlashInfer's
         compiler, which change nothing here; pos_encoding_mode other than 0 is refused.
     """
 

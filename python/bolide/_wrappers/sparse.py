@@ -157,7 +157,7 @@ class Sparse(Prefill):
                      mask: Any, packed_mask: Any, causal: bool, q_data_type: Any,
                      kv_data_type: Any, o_data_type: Any, sm_scale: Optional[float],
                      options: tuple) -> None:
-        """Plans. On the GPU, where the library takes no causal here, a mask stands in for it."""
+        """Plans. On the GPU a mask stands in for causal: the kernels of Hopper take masks only."""
         masked = mask is not None or packed_mask is not None
         if causal and not masked and getattr(self.device, "type", "cpu") != "cpu":
             mask, masked = blocks.causal(), True

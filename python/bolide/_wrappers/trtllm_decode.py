@@ -10,6 +10,7 @@ from .. import _frameworks
 from .._arguments import check_backend
 from .._library import torch
 from . import contracts as c
+from .remembered import remembered
 
 Tensor = Any
 
@@ -150,6 +151,7 @@ def _block_sparse(name: str, query: Tensor, cache: c.Cache, workspace_buffer: Te
 # ---- FlashInfer's names ----------------------------------------------------------------------
 
 
+@remembered
 def trtllm_batch_decode_with_kv_cache(
     query: Tensor, kv_cache: Union[Tensor, Tuple[Tensor, Tensor]], workspace_buffer: Tensor,
     block_tables: Tensor, seq_lens: Tensor, max_seq_len: int,
@@ -233,6 +235,7 @@ def trtllm_batch_decode_with_kv_cache(
     return (out, lse) if return_lse else out
 
 
+@remembered
 def xqa_batch_decode_with_kv_cache(
     query: Tensor, kv_cache: Union[Tensor, Tuple[Tensor, Tensor]], workspace_buffer: Tensor,
     block_tables: Tensor, seq_lens: Tensor, max_seq_len: int,
@@ -276,6 +279,7 @@ def _tokens(name: str, argument: str, tensor: Tensor) -> Tensor:
                        f"strides {list(_strides(tensor))}") from error
 
 
+@remembered
 def xqa(
     q: Tensor, k_cache: Tensor, v_cache: Tensor, page_table: Tensor, seq_lens: Tensor,
     output: Tensor, workspace_buffer: Tensor, semaphores: Tensor, num_kv_heads: int,

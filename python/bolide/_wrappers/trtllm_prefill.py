@@ -11,6 +11,7 @@ from .._arguments import check_backend
 from . import _memory
 from . import contracts as c
 from ._base import refuse
+from .remembered import remembered
 
 Tensor = Any
 Result = Union[Tensor, Tuple[Tensor, Tensor]]
@@ -45,6 +46,7 @@ def ragged(name: str, q: Tensor, k: Tensor, v: Tensor, workspace_buffer: Tensor,
            {"q": q, "k": k, "v": v, **run}, spelled)
 
 
+@remembered
 def trtllm_batch_context_with_kv_cache(
     query: Tensor, kv_cache: Union[Tensor, Tuple[Tensor, Tensor]], workspace_buffer: Tensor,
     block_tables: Tensor, seq_lens: Tensor, max_q_len: int, max_kv_len: int,
@@ -65,7 +67,7 @@ def trtllm_batch_context_with_kv_cache(
 
     :param query: ``[rows, h_q, d]``. :param seq_lens: ``[b]`` int32, keys of each request.
     :param cum_seq_lens_q: ``[b + 1]`` int32: request i owns rows ``cum_seq_lens_q[i]`` on, its last
-        tokens. :param cum_seq_lens_kv: ``[b + 1]``, not read, since seq_lens says it.
+        tokens. :param cum_seq_lens_kv: ``[b + 1]`` or longer, not read, since seq_lens says it.
     :param max_q_len: bound of the rows, max_kv_len of the keys of a request.
     :param batch_size: entries of seq_lens.
     :param causal: no query sees a key behind its own position.
@@ -76,8 +78,9 @@ def trtllm_batch_context_with_kv_cache(
     c.no_nvfp4(name, kv_cache_sf=kv_cache_sf, o_sf_scale=o_sf_scale, o_sf_vec_size=o_sf_vec_size)
     c.no_spcompress(name, uses_spcompress)
     c.check_batch(name, batch_size, seq_lens)
-    if cum_seq_lens_kv is not None and cum_seq_lens_kv.shape[0] != batch_size + 1:
-        raise c.expect(name, "cum_seq_lens_kv", [batch_size + 1], list(cum_seq_lens_kv.shape))
+    if cum_seq_lens_kv is not None and cum_seq_lens_kv.shape[0] <= batch_size:
+        raise c.expect(name, "cum_seq_lens_kv", f"at least {batch_size + 1} elements",
+                       list(cum_seq_lens_kv.shape))
     cache = c.cache_of(name, kv_cache, kv_layout, block_tables, uses_shared_paged_kv_idx)
     out = c.output(name, query, (*query.shape[:-1], cache.v.shape[-1]), out, out_dtype, query.dtype)
     if lse is None and return_lse:
@@ -106,6 +109,7 @@ def _starts(starts: Tensor, lengths: Any) -> tuple[Tensor, Any]:
     return packed, c.int32(lengths)
 
 
+@remembered
 def trtllm_ragged_attention_deepseek(
     query: Tensor, key: Tensor, value: Tensor, workspace_buffer: Tensor, seq_lens: Tensor,
     max_q_len: int, max_kv_len: int, bmm1_scale: Union[float, Tensor],
@@ -223,6 +227,7 @@ def _statistics(lse: Tensor, stats: Any) -> Tensor:
     return stats
 
 
+@remembered
 def trtllm_fmha_v2_prefill(
     qkv: Union[Tensor, Tuple[Tensor, Tensor], Tuple[Tensor, Tensor, Tensor]], input_layout: str,
     workspace_buffer: Tensor, seq_lens: Tensor, max_q_len: int, max_kv_len: int,
@@ -343,6 +348,7 @@ def _rows(name: str, argument: str, tensor: Tensor) -> Tensor:
                        f"shape {list(tensor.shape)} with other strides") from error
 
 
+@remembered
 def fmha_v2_prefill_deepseek(
     query: Tensor, key: Tensor, value: Tensor, out: Tensor, num_heads: int, head_dim: int,
     seq_len: int, scale_softmax: float, scale_bmm1: Optional[float] = None,
@@ -367,6 +373,7 @@ def fmha_v2_prefill_deepseek(
                   scale_bmm2_d)
 
 
+@remembered
 def fmha_v2_prefill_sm120(
     query: Tensor, key: Tensor, value: Tensor, out: Tensor, num_heads: int, head_dim: int,
     seq_len: int, scale_softmax: float, scale_bmm1: Optional[float] = None,

@@ -76,6 +76,9 @@ def _describe(tensor: Any, as_bytes: bool) -> tuple[_Tensor, Any]:
 class Variant:
     """The texts of a wrapper's ``jit_args``, and the parameters of a run."""
 
+    sinks: Any = None
+    sm_scale: Optional[float] = None  # what the logits are scaled by in the place of the plan's
+
     def __init__(self, name: str, jit_args: Any, gpu: bool):
         if len(jit_args) != _LENGTH:
             raise ValueError(f"{name}: jit_args: expected {_LENGTH} of them; got {len(jit_args)}")
@@ -84,8 +87,9 @@ class Variant:
         tensors, tensor_dtypes, numbers, number_dtypes, variant_name, texts = jit_args[7:]
         if len(tensors) != len(tensor_dtypes) or len(numbers) != len(number_dtypes):
             raise ValueError(f"{name}: jit_args: expected a dtype for each name")
-        # A struct in C++ applies the scale of the logits itself.
         self.is_cpp = isinstance(texts, str)
+        if self.is_cpp:
+            self.sm_scale = 1.0  # the struct applies the scale itself
         known = (cpp_variant.TENSORS, cpp_variant.NUMBERS) if self.is_cpp else (
             _DTYPES, ("float", "double"))
         for given, allowed in ((tensor_dtypes, known[0]), (number_dtypes, known[1])):
@@ -121,6 +125,9 @@ class Variant:
             bool(texts.get("no_softmax")), self._params, count,
             texts["declarations"].encode() if self.is_cpp else None)
         self.address = ctypes.addressof(self._struct)
+
+    def __reduce__(self):
+        raise TypeError(f"{self._name}: a wrapper with jit_args cannot be copied; make another")
 
     def check(self, arguments: dict[str, Any]) -> None:
         """A plan has to be of the dtypes and head sizes in jit_args."""
@@ -163,6 +170,36 @@ class Variant:
         self._alive = alive
 
 
+class _AttentionSink:
+    """What FlashInfer's text of the variant AttentionSink stands for here."""
+
+    def __repr__(self) -> str:
+        return "ATTENTION_SINK"
+
+
+ATTENTION_SINK = _AttentionSink()
+
+
+class Sinks(Variant):
+    """``jit_args`` that name ATTENTION_SINK: every run brings the sinks ``[h_q]`` and sm_scale by
+    position, and the library's own sinks take them."""
+
+    def __init__(self, name: str, jit_args: Any):
+        tensors, numbers = list(jit_args[7]), list(jit_args[9])
+        if tensors != ["sink"] or numbers != ["sm_scale"]:
+            raise ValueError(f"{name}: jit_args: expected the tensor sink and the number sm_scale "
+                             f"with ATTENTION_SINK; got {tensors} and {numbers}")
+        super().__init__(name, (*jit_args[:12], {}), gpu=False)
+        self.address = None  # the kernels are the ordinary ones
+
+    def fill(self, values: tuple, wrapper: Any) -> None:
+        """The sinks and the scale of a run."""
+        if len(values) != 2:
+            raise ValueError(f"{self._name}.run: expected 2 more positional arguments, sink, "
+                             f"sm_scale; got {len(values)}")
+        self.sinks, self.sm_scale = values[0], float(values[1])
+
+
 def check_switches(name: str, jit_kwargs: Any) -> None:
     """``jit_kwargs``: what FlashInfer's compiler may be told besides ``jit_args``."""
     for key, value in (jit_kwargs or {}).items():
@@ -174,4 +211,8 @@ def check_switches(name: str, jit_kwargs: Any) -> None:
 
 def made(name: str, jit_args: Any, gpu: bool) -> Optional[Variant]:
     """The variant of a wrapper, if it was given one."""
-    return None if jit_args is None else Variant(name, jit_args, gpu)
+    if jit_args is None:
+        return None
+    if len(jit_args) == _LENGTH and jit_args[12] is ATTENTION_SINK:
+        return Sinks(name, jit_args)
+    return Variant(name, jit_args, gpu)

@@ -16,7 +16,7 @@ _POS_ENCODING = ("NONE", "ROPE_LLAMA", "ALIBI")
 _MASKS = ("NON_CAUSAL", "CAUSAL", "CUSTOM")
 
 
-def _bound(**functions: str) -> Callable[[], dict[str, Callable]]:
+def bound(**functions: str) -> Callable[[], dict[str, Callable]]:
     """Functions of the library by name; ``-`` is an argument that is a hint."""
     return lambda: {name: _library.bind(name, "run", names) for name, names in functions.items()}
 
@@ -28,14 +28,14 @@ def gen_act_and_mul_module(act_func_name: str) -> JitSpec:
         raise NotImplementedError(f"gen_act_and_mul_module: act_func_name: expected silu, gelu or "
                                   f"gelu_tanh; got {act_func_name}")
     name = f"{act_func_name}_and_mul"
-    return JitSpec(name, _bound(**{name: "out input -"}))
+    return JitSpec(name, bound(**{name: "out input -"}))
 
 
 @functools.lru_cache(maxsize=None)
 def gen_norm_module() -> JitSpec:
     """``rmsnorm(out, input, weight, eps, enable_pdl)``, its Gemma form, both with a residual
     ``(input, residual, weight, eps, enable_pdl)``, and ``layernorm(out, input, gamma, beta, eps)``."""
-    return JitSpec("norm", _bound(
+    return JitSpec("norm", bound(
         rmsnorm="out input weight eps -", gemma_rmsnorm="out input weight eps -",
         fused_add_rmsnorm="input residual weight eps -",
         gemma_fused_add_rmsnorm="input residual weight eps -",
@@ -47,7 +47,7 @@ def gen_rope_module() -> JitSpec:
     """``apply_rope(q, k, q_rope, k_rope, indptr, offsets, rotary_dim, interleave, rope_scale,
     rope_theta)`` and ``apply_rope_pos_ids``, with pos_ids in the place of indptr and offsets."""
     tail = "rotary_dim interleave rope_scale rope_theta"
-    return JitSpec("rope", _bound(
+    return JitSpec("rope", bound(
         apply_rope="q k q_rope_out k_rope_out indptr offsets " + tail,
         apply_rope_pos_ids="q k q_rope_out k_rope_out pos_ids " + tail))
 
@@ -141,13 +141,13 @@ def gen_single_prefill_module(
         use_sliding_window, use_logits_soft_cap, use_fp16_qk_reduction), functions)
 
 
-_SHORT = {"float16": "f16", "bfloat16": "bf16", "float32": "f32", "float8_e4m3fn": "e4m3",
+SHORT = {"float16": "f16", "bfloat16": "bf16", "float32": "f32", "float8_e4m3fn": "e4m3",
           "float8_e5m2": "e5m2"}
 
 
 def _uri(dtype_q, dtype_kv, dtype_o, head_dim_qk, head_dim_vo, pos_encoding_mode,
          use_sliding_window, use_logits_soft_cap) -> str:
-    q, kv, o = (_SHORT[_dtypes.name_of(d)] for d in (dtype_q, dtype_kv, dtype_o))
+    q, kv, o = (SHORT[_dtypes.name_of(d)] for d in (dtype_q, dtype_kv, dtype_o))
     return (f"dtype_q_{q}_dtype_kv_{kv}_dtype_o_{o}_head_dim_qk_{head_dim_qk}_"
             f"head_dim_vo_{head_dim_vo}_posenc_{pos_encoding_mode}_use_swa_{use_sliding_window}_"
             f"use_logits_cap_{use_logits_soft_cap}")

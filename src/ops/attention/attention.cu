@@ -115,7 +115,8 @@ struct shared_memory {
     /* Byte of each key's row, in the order of share::entry; 0 behind the last key. */
     alignas(16) int64_t k_at[STAGES][KEYS];
     int64_t v_at[STAGES][KEYS];
-    int32_t keys[STAGES];        /* of a tile */
+    int32_t columns[PLACED ? STAGES : 1][PLACED ? KEYS : 1]; /* where keys stand, in their order */
+    int32_t keys[STAGES];                                    /* of a tile */
     uint32_t stage_at[STAGES];   /* shared addresses, see copy_16_once */
     float warp_ml[WARPS][16][2]; /* of shared rows */
     row_facts facts[ROWS];
@@ -244,6 +245,12 @@ void load_queries(const params &p, const work &w, shared_memory &s) {
 #include "ops/attention/attention_copy.cuh"
 #include "ops/attention/attention_write.cuh"
 
+/* The first tiles, and the page of this thread's key of each. */
+struct beginning {
+    cursor at[STAGES];
+    int32_t page[STAGES];
+};
+
 /* The first item, and how many there are. */
 void begin_items(const params &p, shared_memory &s) {
     if (threadIdx.x < 5)
@@ -261,9 +268,9 @@ void begin_items(const params &p, shared_memory &s) {
     __syncthreads();
 }
 
-/* Fills the window, looks up the first tiles and asks for them. Behind the last tile come some
- * without keys, which copy nothing. */
-void begin_tiles(const params &p, shared_memory &s, cursor &ahead) {
+/* Fills the window and finds the first tiles. Behind the last tile come some without keys, which
+ * copy nothing. */
+void find_tiles(const params &p, shared_memory &s, cursor &ahead, beginning &first) {
     for (int i = 5 + threadIdx.x; i < 5 * (LEAD + 1) && i / 5 < s.count; i += THREADS)
         fetch_work(p, i / 5, i % 5, &s.works[i / 5]);
     commit_copies();
@@ -273,19 +280,23 @@ void begin_tiles(const params &p, shared_memory &s, cursor &ahead) {
     }
     ahead = {0, s.works[0].kv_begin};
     if constexpr (!LINEAR) {
-        cursor at[STAGES];
-        int32_t page[STAGES];
 #pragma unroll
         for (int i = 0; i < STAGES; i++) {
-            at[i] = ahead;
-            page[i] = look_up_own(p, s, ahead);
+            first.at[i] = ahead;
+            first.page[i] = EARLY ? guess_own(p, s, ahead) : look_up_own(p, s, ahead);
             advance(p, s, ahead);
         }
 #pragma unroll
-        for (int i = 0; i < STAGES; i++)
-            store_location(p, s, at[i], i, page[i]);
+        for (int i = 0; i < STAGES; i++) {
+            store_location(p, s, first.at[i], i, first.page[i]);
+            if constexpr (EARLY)
+                prefetch_own(p, s, first.at[i], first.page[i]);
+        }
         __syncthreads();
     }
+}
+
+void ask_for_tiles(const params &p, shared_memory &s, cursor &ahead) {
 #pragma unroll 1
     for (int i = 0; i < STAGES - 1; i++) {
         load_tile(p, s, ahead, i);
@@ -323,9 +334,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     cursor ahead, now = {0, 0};
     q_eight q_next[Q_AHEAD ? Q_EIGHTS : 1];
     rows_state r;
+    beginning first;
+    begin_items(p, s);
+    if constexpr (EARLY)
+        find_tiles(p, s, ahead, first);
     wait_for_previous_kernel();
     release_next_kernel();
-    begin_items(p, s);
     if (s.count == 0)
         return;
     now.key = s.works[0].kv_begin;
@@ -333,7 +347,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     if constexpr (Q_DIRECT)
         load_queries(p, s.works[0], s);
     ask_for_queries(p, s.works[0], q_next);
-    begin_tiles(p, s, ahead);
+    if constexpr (!EARLY)
+        find_tiles(p, s, ahead, first);
+    ask_for_tiles(p, s, ahead);
+    if (EARLY && correct_guess(p, s, first.at, first.page))
+        ask_for_tiles(p, s, ahead);
     if constexpr (Q_AHEAD)
         keep_queries(s, q_next);
     else if constexpr (!Q_DIRECT)
@@ -365,13 +383,16 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
             }
         };
         if (first_row() < rows && !hidden_tile(p, w, now.key)) {
-            compute_tile(p, w, rows, now.key, s.facts, r, s.q, k, v, ask);
+            compute_tile(p, w, rows, now.key, s.facts, r, s.q, k, v, s.columns[PLACED ? stage : 0],
+                         ask);
         } else {
 #pragma unroll
             for (int i = 0; i < MT * NT; i++)
                 ask(i);
         }
 
+        if constexpr (PLACED)
+            __syncthreads(); /* all are done with the columns */
         if constexpr (!LINEAR) {
             if constexpr (!PAGED)
                 page = look_up_own(p, s, ahead);

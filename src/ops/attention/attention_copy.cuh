@@ -54,10 +54,18 @@ template <int D> struct share {
 /* Whether half of the threads look up places of keys and the others those of values. */
 constexpr bool HALVES = THREADS >= 2 * KEYS;
 
+/* This thread's key of a tile. */
+int32_t own_key() {
+    return HALVES ? (int32_t)threadIdx.x % KEYS : (int32_t)threadIdx.x;
+}
+
+bool has_key(const shared_memory &s, const cursor &c) {
+    return c.item < s.count && own_key() < KEYS;
+}
+
 /* Page of this thread's key of a tile; −1 if it has none. */
 int32_t look_up_own(const params &p, const shared_memory &s, const cursor &c) {
-    const int32_t own = HALVES ? (int32_t)threadIdx.x % KEYS : (int32_t)threadIdx.x;
-    return c.item < s.count && own < KEYS ? look_up(p, s.works[c.item % WINDOW], c.key + own) : -1;
+    return has_key(s, c) ? look_up(p, s.works[c.item % WINDOW], c.key + own_key()) : -1;
 }
 
 /* Bytes from the key head's first row to the row of a key, 0 for no key. */
@@ -77,12 +85,14 @@ int64_t place_of_key(const params &p, const work &w, bool values, int32_t key, i
 
 void store_location(const params &p, shared_memory &s, const cursor &c, int slot, int32_t page) {
     const work &w = s.works[c.item % WINDOW];
-    const int32_t own = HALVES ? (int32_t)threadIdx.x % KEYS : (int32_t)threadIdx.x;
+    const int32_t own = own_key();
     const bool values = (int32_t)threadIdx.x >= KEYS;
     if (threadIdx.x == 0)
         s.keys[slot] = keys_left(s, c);
     if (threadIdx.x >= (HALVES ? 2 * KEYS : KEYS))
         return;
+    if (PLACED && !values)
+        s.columns[slot][own] = column_of_matrix(p, c.key + own, page);
     if (!values)
         s.k_at[slot][share<D_QK>::entry(own)] = place_of_key(p, w, false, c.key + own, page);
     if (values == HALVES)
@@ -208,6 +218,73 @@ void load_tile(const params &p, shared_memory &s, const cursor &c, int stage) {
     copy_rows<D_VO, V_PIECES>(to + KEYS * K_ROW, at + KEYS * K_ROW, from.v, from.v_step,
                               s.v_at[stage], from.count);
     commit_copies();
+}
+
+/* ---- while the previous kernel ends -----------------------------------------------------------
+ */
+
+/* Whether pages are looked up then. The list of pages may be that kernel's work: what is read is a
+ * guess, kept within the cache and past the first cache of the multiprocessor, and the pages are
+ * looked up once more behind the first copies. A plan is never that kernel's work. */
+constexpr bool EARLY = SHARED_ROWS && PAGED && !V_PAGES && ARCH >= 90;
+
+int32_t look_up_past_cache(const params &p, const shared_memory &s, const cursor &c) {
+    const work &w = s.works[c.item % WINDOW];
+    int32_t page = -1;
+    if (has_key(s, c) && c.key + own_key() < w.kv_end)
+        asm volatile("ld.global.cg.s32 %0, [%1];"
+                     : "=r"(page)
+                     : "l"(page_entry(p, w, c.key + own_key()))
+                     : "memory");
+    return page;
+}
+
+int32_t guess_own(const params &p, const shared_memory &s, const cursor &c) {
+    const int32_t page = look_up_past_cache(p, s, c);
+    return page < 0 || page < p.pages ? larger(page, -1) : 0;
+}
+
+/* The rows of a thread's key, to L2. */
+void prefetch_own(const params &p, const shared_memory &s, const cursor &c, int32_t page) {
+    const work &w = s.works[c.item % WINDOW];
+    const bool values = (int32_t)threadIdx.x >= KEYS;
+    if (page < 0 || threadIdx.x >= (HALVES ? 2 * KEYS : KEYS))
+        return;
+    if (!values) {
+        const char *k = static_cast<const char *>(p.k) + blockIdx.y * p.k_h * KV_BYTES +
+                        place_of_key(p, w, false, c.key + own_key(), page);
+#pragma unroll
+        for (int i = 0; i < D_QK * KV_BYTES; i += 128)
+            prefetch(k + i);
+    }
+    if (values == HALVES) {
+        const char *v = static_cast<const char *>(p.v) + blockIdx.y * p.v_h * KV_BYTES +
+                        place_of_key(p, w, true, c.key + own_key(), page);
+#pragma unroll
+        for (int i = 0; i < D_VO * KV_BYTES; i += 128)
+            prefetch(v + i);
+    }
+}
+
+/* Whether some thread's page is another than it guessed; then the places are those looked up. */
+bool correct_guess(const params &p, shared_memory &s, const cursor (&at)[STAGES],
+                   const int32_t (&guess)[STAGES]) {
+    int32_t page[STAGES];
+    bool wrong = false;
+#pragma unroll
+    for (int i = 0; i < STAGES; i++) {
+        page[i] = look_up_past_cache(p, s, at[i]);
+        wrong = wrong || page[i] != guess[i];
+    }
+    if (!__syncthreads_or(wrong))
+        return false;
+    wait_copies<0>();
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < STAGES; i++)
+        store_location(p, s, at[i], i, page[i]);
+    __syncthreads();
+    return true;
 }
 
 /* ---- copies between other work ----------------------------------------------------------------

@@ -33,7 +33,8 @@ enum {
     VARIANT = 256,
     V_PAGES = 512,
     CHUNKED = 1024,
-    SCALED = 2048
+    SCALED = 2048,
+    PLACED = 4096
 };
 
 /* ---- shared memory, the arithmetic of the kernels' structs ------------------------------------
@@ -62,7 +63,8 @@ static int64_t stage_bytes(const frozen_part *f, int64_t rows, int64_t keys) {
 }
 
 static int64_t shared_bytes(const frozen_part *f, int64_t rows, int64_t keys, int64_t stages) {
-    const int64_t places = stages * (keys * 16 + 4) + stages * 4;
+    const int64_t columns = f->flags & BOLIDE__ATTN_PLACED ? stages * keys * 4 : 0;
+    const int64_t places = stages * (keys * 16 + 4) + stages * 4 + columns;
     const int64_t works = WINDOW * (int64_t)sizeof(bolide__attention_work);
     const int64_t sums = warps_of(rows, keys) * 16 * 8 + rows * 16 + 16;
     return rows * row_bytes(padded(f->d_qk) * 2) + stages * stage_bytes(f, rows, keys) + places +
@@ -187,7 +189,19 @@ bool bolide__attention_cuda_rows(const bolide__call *call, frozen_part *f, int64
     return blocks > 0;
 }
 
-void bolide__attention_cuda_choose(const bolide__call *call, frozen_part *f, int64_t rows) {
+/* How pieces of few rows are joined, and into how many few requests are cut: a second launch is
+ * faster for one request whose pieces have many rows; else a block joins them and reads 17 at once.
+ * Three blocks share a multiprocessor. */
+static void choose_merge(frozen_part *f, int64_t rows, int64_t batch) {
+    enum { MERGE_ROWS = 384, MERGE_PIECES = 17 };
+    f->merged_apart = batch == 1 && rows * f->workers >= MERGE_ROWS;
+    f->least_busy = f->workers / 3;
+    if (!f->merged_apart && f->least_busy > MERGE_PIECES)
+        f->least_busy = MERGE_PIECES;
+}
+
+void bolide__attention_cuda_choose(const bolide__call *call, frozen_part *f, int64_t rows,
+                                   int64_t batch) {
     const bolide__cuda_limits *limits = bolide__cuda_limits_of(call->ctx);
     int64_t blocks = 0;
     f->unit_heads = 1;
@@ -215,6 +229,8 @@ void bolide__attention_cuda_choose(const bolide__call *call, frozen_part *f, int
     } else {
         choose_workers(limits, f, blocks);
     }
+    if (f->stages && f->tile_rows <= 16)
+        choose_merge(f, rows, batch);
 }
 
 /* ---- the specialisation -----------------------------------------------------------------------
@@ -245,7 +261,7 @@ static int64_t flags_of(const bolide__attention_params *p, int64_t q_len) {
     return (p->indices ? PAGED : 0) | (causal || window || chunk ? MASKED : 0) |
            (chunk ? CHUNKED : 0) | (p->v_indices ? V_PAGES : 0) | (p->soft_cap > 0 ? CAPPED : 0) |
            (p->flags & BOLIDE__ATTN_ALIBI ? ALIBI : 0) | (p->flags & special ? SPECIAL : 0) |
-           (p->rule.tiles ? RULED : 0);
+           (p->rule.tiles ? RULED : 0) | (p->flags & BOLIDE__ATTN_PLACED ? PLACED : 0);
 }
 
 static void add_types(bolide__spec *s, const bolide__attention_params *p) {
@@ -274,8 +290,34 @@ static bolide_status run_float(const bolide__call *call, const frozen_part *f,
 static bool is_crowded(const frozen_part *f, const bolide__attention_params *p, int64_t flags) {
     return f->tile_rows == 128 && f->keys == 64 &&
            ((p->d_qk != 128 && p->d_qk != 64) || (p->d_vo != 128 && p->d_vo != 64) ||
-            (flags & PAGED && !(flags & MASKED)) || flags & (CAPPED | ALIBI | SPECIAL | RULED) ||
-            !(flags & WIDE));
+            (flags & PAGED && !(flags & MASKED)) ||
+            flags & (CAPPED | ALIBI | SPECIAL | RULED | PLACED) || !(flags & WIDE));
+}
+
+/* Joins pieces: a column of blocks for each tile that the schedule may have cut. How many it has
+ * cut only the plan's live part says. */
+static bolide_status run_merge(const bolide__call *call, const frozen_part *f,
+                               const bolide__attention_params *p) {
+    enum { BLOCKS = 2048, THREADS = 512 };
+    bolide__spec s =
+        BOLIDE_SPEC("attention/attention_latent_merge.cu", "bolide_attention_latent_merge");
+    if (!f->max_merges)
+        return BOLIDE_OK;
+    bolide__spec_add(&s, "OT", p->o_dtype);  /* 5 values */
+    bolide__spec_add(&s, "D_VO", p->d_vo);   /* multiples of 8 up to 512 */
+    const int64_t own = f->q_len * p->group; /* rows of a request; 0: they differ */
+    const int64_t tiles = f->max_batch * ((own + f->tile_rows - 1) / f->tile_rows);
+    const int64_t merges = own && tiles < f->max_merges ? tiles : f->max_merges;
+    const int64_t most = own && own < f->tile_rows ? own : f->tile_rows;
+    const int64_t wanted = BLOCKS / (merges * f->h_kv);
+    const bolide__grid g = {.x = merges,
+                            .y = f->h_kv,
+                            .z = wanted > most ? most
+                                 : wanted < 1  ? 1
+                                               : wanted,
+                            .block = THREADS,
+                            .dependent = 1};
+    return bolide__cuda_launch(call, &s, &g, p, sizeof *p);
 }
 
 static bolide_status run_tensor(const bolide__call *call, const frozen_part *f,
@@ -288,10 +330,12 @@ static bolide_status run_tensor(const bolide__call *call, const frozen_part *f,
     bolide__spec_add(&s, "KEYS", keys);         /* 16 to 128: follow from the others, the chip */
     bolide__spec_add(&s, "STAGES", f->stages);  /* 2, 3, 4: the same */
     bolide__spec_add(&s, "FLAGS", flags);
-    p->flags |= is_q_wide(p) ? BOLIDE__ATTN_Q_WIDE : 0;
+    const bool apart = f->merged_apart && !f->ruled;
+    p->flags |= (is_q_wide(p) ? BOLIDE__ATTN_Q_WIDE : 0) | (apart ? BOLIDE__ATTN_APART : 0);
     g->block = (int32_t)(32 * warps_of(f->tile_rows, keys));
     g->shared = (int32_t)shared_bytes(f, f->tile_rows, keys, f->stages);
-    return bolide__cuda_launch(call, &s, g, p, sizeof *p);
+    BOLIDE_TRY(bolide__cuda_launch(call, &s, g, p, sizeof *p));
+    return apart ? run_merge(call, f, p) : BOLIDE_OK;
 }
 
 /* Whether every row of the caches can be copied in pieces of 16 bytes. */
@@ -306,27 +350,6 @@ static bool is_latent_q_wide(const bolide__attention_params *p) {
     return (((uintptr_t)p->q | (uintptr_t)p->q_tail | (uint64_t)(strides * 2)) & 15) == 0;
 }
 
-/* Joins the pieces of latents: a column of blocks for each tile that the schedule may have cut. How
- * many it has cut only the plan's live part says. */
-static bolide_status run_latent_merge(const bolide__call *call, const frozen_part *f,
-                                      const bolide__attention_params *p) {
-    enum { BLOCKS = 132, THREADS = 512 };
-    bolide__spec s =
-        BOLIDE_SPEC("attention/attention_latent_merge.cu", "bolide_attention_latent_merge");
-    if (!f->max_merges)
-        return BOLIDE_OK;
-    bolide__spec_add(&s, "OT", p->o_dtype); /* 5 values */
-    bolide__spec_add(&s, "D_VO", p->d_vo);  /* 512, 256; multiples of 32 */
-    const int64_t wanted = BLOCKS / f->max_merges, most = f->tile_rows * ((p->d_vo + 127) / 128);
-    const bolide__grid g = {.x = f->max_merges,
-                            .z = wanted > most ? most
-                                 : wanted < 1  ? 1
-                                               : wanted,
-                            .block = THREADS,
-                            .dependent = 1};
-    return bolide__cuda_launch(call, &s, &g, p, sizeof *p);
-}
-
 static bolide_status run_latent(const bolide__call *call, const frozen_part *f,
                                 bolide__attention_params *p, bolide__grid *g) {
     const int64_t flags = flags_of(p, f->q_len) & (MASKED | CAPPED | SPECIAL);
@@ -334,7 +357,7 @@ static bolide_status run_latent(const bolide__call *call, const frozen_part *f,
     if (f->latent90)
         BOLIDE_TRY(bolide__attention_latent90_run(call, f, p, flags, &served));
     if (served)
-        return run_latent_merge(call, f, p);
+        return run_merge(call, f, p);
     const int64_t shares = f->latent90 ? f->latent90 : 1, rows = f->tile_rows / shares;
     bolide__spec s = BOLIDE_SPEC("attention/attention_latent.cu", "bolide_attention_latent");
     bolide__spec_add(&s, "T", latent_type(p)); /* f16, bf16 */
@@ -352,7 +375,7 @@ static bolide_status run_latent(const bolide__call *call, const frozen_part *f,
     g->block = (int32_t)(latent_warps(f, rows) * 32);
     g->shared = (int32_t)latent_shared_bytes(f, rows, f->keys);
     BOLIDE_TRY(bolide__cuda_launch(call, &s, g, p, sizeof *p));
-    return run_latent_merge(call, f, p);
+    return run_merge(call, f, p);
 }
 
 static int64_t page_shift_of(int64_t page_size) {

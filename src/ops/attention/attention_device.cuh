@@ -13,6 +13,8 @@
 using params = bolide__attention_params;
 using work = bolide__attention_work;
 static_assert(sizeof(work) == 80, "five pieces of 16 bytes");
+/* Positions are places in a matrix, see fold_q. */
+constexpr bool PLACED = FLAGS & 4096;
 
 /* ---- items ------------------------------------------------------------------------------------
  */
@@ -123,6 +125,17 @@ float logit_scale(const params &p, int32_t head) {
     return logit_scale(p, head, scale_of(p.k_scale, blockIdx.y));
 }
 
+/* Where a token stands among the keys. */
+int32_t position_of(const params &p, const work &w, int32_t token) {
+    return token +
+           (PLACED ? (int32_t)(w.q_start % p.fold_q + p.fold_kv - p.fold_q) : w.kv_len - w.q_len);
+}
+
+/* Where a key of a page stands, with PLACED. */
+int32_t column_of_matrix(const params &p, int32_t key, int32_t page) {
+    return (int32_t)((page * p.page_size + key % p.page_size) % p.fold_kv);
+}
+
 float alibi_slope(int64_t head, int64_t heads) {
     int64_t n = 1;
     while (2 * n <= heads)
@@ -132,7 +145,16 @@ float alibi_slope(int64_t head, int64_t heads) {
     return exp2f(-steps) * LOG2E;
 }
 
-/* Keys [low, high) that a token sees by length, causal order, window and chunk. */
+/* Of a packed row. In a matrix that lies in several parts, the heads of all of them count one after
+ * the other. */
+float slope_of(const params &p, const work &w, int32_t row) {
+    const int64_t part = PLACED ? w.q_start / p.fold_q : 0;
+    const int64_t parts = PLACED ? p.q_rows / p.fold_q : 1;
+    return alibi_slope(part * p.h_q + query_head(p, w, row), parts * p.h_q);
+}
+
+/* Keys [low, high) that a token sees by length, causal order, window and chunk; with PLACED by
+ * their columns, the length apart. */
 struct sight {
     int32_t low, high;
 };
@@ -143,9 +165,9 @@ int32_t chunk_start(const params &p, int32_t position) {
 }
 
 sight sight_of(const params &p, const work &w, int32_t token) {
-    sight s = {0, w.kv_end};
+    sight s = {0, PLACED && MASKED ? 0x7fffffff : w.kv_end};
     if constexpr (MASKED) {
-        const int32_t position = w.kv_len - w.q_len + token;
+        const int32_t position = position_of(p, w, token);
         if (p.flags & BOLIDE__ATTN_CAUSAL)
             s.high = smaller(s.high, position + 1);
         if (p.window_left >= 0)
@@ -154,6 +176,12 @@ sight sight_of(const params &p, const work &w, int32_t token) {
             s.low = larger(s.low, chunk_start(p, position));
     }
     return s;
+}
+
+/* Whether a token that sees so much sees a key, which stands in a column. */
+bool in_sight(const work &w, const sight &seen, int32_t key, int32_t column) {
+    const int32_t at = PLACED && MASKED ? column : key;
+    return at >= seen.low && at < seen.high && (!PLACED || key < w.kv_end);
 }
 
 /* Whether a token's bits over the query tokens of its request show a key. */
@@ -189,7 +217,7 @@ bool in_mask(const params &p, const work &w, int32_t token, int32_t key) {
 /* Whether every row sees every key of [first, first + KEYS). */
 bool open_tile(const params &p, const work &w, int32_t first, int32_t rows) {
     const int32_t shift = w.kv_len - w.q_len;
-    bool open = first + KEYS <= w.kv_end;
+    bool open = first + KEYS <= w.kv_end && !(PLACED && MASKED);
     if constexpr (SPECIAL) {
         constexpr int64_t OTHERS =
             BOLIDE__ATTN_MASK_BYTES | BOLIDE__ATTN_MASK_BITS | BOLIDE__ATTN_ITEMS;
@@ -230,15 +258,17 @@ uint32_t entry_of(const params &p, int32_t key) {
                              : (uint32_t)key / (uint32_t)p.page_size;
 }
 
+/* Where the list of pages has a key. */
+const int32_t *page_entry(const params &p, const work &w, int32_t key) {
+    const int64_t list = p.table_row ? w.request * p.table_row : (int64_t)w.kv_start;
+    return p.indices + list + entry_of(p, key);
+}
+
 /* Page of a key; 0 without pages, −1 for a key behind the item's. */
 int32_t look_up(const params &p, const work &w, int32_t key) {
     if (key >= w.kv_end)
         return -1;
-    if constexpr (PAGED) {
-        const int64_t list = p.table_row ? w.request * p.table_row : (int64_t)w.kv_start;
-        return p.indices[list + entry_of(p, key)];
-    }
-    return 0;
+    return PAGED ? *page_entry(p, w, key) : 0;
 }
 
 struct location {
@@ -364,17 +394,21 @@ template <class P> P load_written(const float *address) {
     return bits_as<P>(w);
 }
 
+/* Slots of most tiles of a large batch: more are not asked for then. */
+constexpr int FEW_SLOTS = 4;
+
 /* What a thread of a merge has of a row: four columns. */
 struct merged {
     float m, l, sum[4];
 };
 
-/* Adds the slots from `j` on, MERGED_AT_ONCE of them, in their order. */
-void add_slots(const pack<float, 2> (&own)[MERGED_AT_ONCE],
-               const pack<float, 4> (&part)[MERGED_AT_ONCE], int32_t left, merged &x) {
+/* Adds slots in their order, of which `left` are there. */
+template <int AT_ONCE>
+void add_slots(const pack<float, 2> (&own)[AT_ONCE], const pack<float, 4> (&part)[AT_ONCE],
+               int32_t left, merged &x) {
     float top = x.m;
 #pragma unroll
-    for (int k = 0; k < MERGED_AT_ONCE; k++)
+    for (int k = 0; k < AT_ONCE; k++)
         top = fmaxf(top, own[k].at[0]);
     const float base = top == -INFINITE ? 0.0f : top, old = exp2_fast(x.m - base);
     x.m = top;
@@ -383,7 +417,7 @@ void add_slots(const pack<float, 2> (&own)[MERGED_AT_ONCE],
     for (int c = 0; c < 4; c++)
         x.sum[c] *= old;
 #pragma unroll
-    for (int k = 0; k < MERGED_AT_ONCE; k++) {
+    for (int k = 0; k < AT_ONCE; k++) {
         if (k >= left || own[k].at[0] == -INFINITE)
             continue;
         const float weight = exp2_fast(own[k].at[0] - base);
@@ -396,7 +430,7 @@ void add_slots(const pack<float, 2> (&own)[MERGED_AT_ONCE],
 
 /* Joins the slots of a tile. Sums and what they are weighted by are asked for together, those of
  * MERGED_ROWS rows at once, so that a round costs one step to memory. */
-void merge_tile(const params &p, const work &w, int32_t rows) {
+template <int AT_ONCE> void merge_tile(const params &p, const work &w, int32_t rows) {
     constexpr int PARTS = D_VO / 4;
     const int64_t step = p.h_kv * p.tile_rows; /* rows from slot to slot */
     const int32_t count = rows * PARTS;
@@ -407,15 +441,15 @@ void merge_tile(const params &p, const work &w, int32_t rows) {
         for (int r = 0; r < MERGED_ROWS; r++)
             x[r] = {-INFINITE, 0, {}};
 #pragma unroll 1
-        for (int32_t j = 0; j < w.merge_count; j += MERGED_AT_ONCE) {
-            pack<float, 2> own[MERGED_ROWS][MERGED_AT_ONCE];
-            pack<float, 4> part[MERGED_ROWS][MERGED_AT_ONCE];
+        for (int32_t j = 0; j < w.merge_count; j += AT_ONCE) {
+            pack<float, 2> own[MERGED_ROWS][AT_ONCE];
+            pack<float, 4> part[MERGED_ROWS][AT_ONCE];
 #pragma unroll
             for (int r = 0; r < MERGED_ROWS; r++) {
                 const int32_t at = smaller(i + r * THREADS, count - 1);
                 const int64_t first = slot_row_of(p, w.merge_slot, at / PARTS);
 #pragma unroll
-                for (int k = 0; k < MERGED_AT_ONCE; k++) {
+                for (int k = 0; k < AT_ONCE; k++) {
                     const int64_t row = first + smaller(j + k, w.merge_count - 1) * step;
                     own[r][k] = load_written<pack<float, 2>>(p.partial_ml + 2 * row);
                     part[r][k] =
@@ -456,8 +490,12 @@ void arrive(const params &p, const work &w, int32_t rows, int32_t &is_last) {
             *arrived = 0; /* for the next run */
     }
     __syncthreads();
-    if (is_last)
-        merge_tile(p, w, rows);
+    if (!is_last)
+        return;
+    if (MERGED_AT_ONCE > FEW_SLOTS && w.merge_count <= FEW_SLOTS)
+        merge_tile<FEW_SLOTS>(p, w, rows);
+    else
+        merge_tile<MERGED_AT_ONCE>(p, w, rows);
 }
 
 #endif

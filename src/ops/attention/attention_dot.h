@@ -20,12 +20,13 @@ enum {
     VALUE_STEP_BYTES = 2 << 10, /* of all heads: a step of larger ones outgrows the first cache */
     AHEAD_BYTES = 24 << 10,     /* between fetch and use */
     AHEAD_MAX = 60,             /* the same in rows: what follows a block has its own rows */
+    FAR_BYTES = 32 << 10,       /* between the first touch of a row and that fetch */
 };
 
 /* A pass over the keys or the values of a block. The rows behind row[n] are those that are read
- * after this pass; there are `ahead` of them. */
+ * after this pass; where any is fetched there are BLOCK of them. */
 typedef struct dot_pass {
-    const char *const *row; /* [n + ahead]: of the first head */
+    const char *const *row; /* [n + BLOCK]: of the first head */
     int n, heads;
     int64_t head_step;   /* bytes from a head's row to the next head's */
     int64_t d, d_stride; /* elements of a row; floats of a row of q or o */
@@ -39,10 +40,19 @@ BOLIDE_INLINE int ahead_rows(int64_t bytes) {
     return rows < STEP ? STEP : rows > AHEAD_MAX ? AHEAD_MAX : (int)rows;
 }
 
+/* Touches the row that is fetched some rows later: where caches of pages lie in no order, the chip
+ * then knows the address of its memory page by that time. */
+BOLIDE_INLINE void touch_far(const dot_pass *p, int j, int64_t bytes) {
+    const int64_t far = p->ahead + FAR_BYTES / (p->heads * bytes);
+    __builtin_prefetch(p->row[j + (far < BLOCK ? far : BLOCK)], 0, 2);
+}
+
 /* Fetches what head h of row j makes room for. The rows of a step are fetched side by side, and
  * the chip follows each of them. */
 BOLIDE_INLINE void fetch_ahead(const dot_pass *p, int j, int h, int64_t bytes) {
     const char *next = p->row[j + p->ahead] + h * p->head_step;
+    if (h == 0)
+        touch_far(p, j, bytes);
     for (int64_t i = 0; i < bytes; i += 64)
         __builtin_prefetch(next + i, 0, 2);
 }
@@ -209,6 +219,8 @@ BOLIDE_INLINE void point_at(const dot_pass *p, int first, int count, int h, bool
     for (int j = 0; j < count; j++) {
         row[j] = p->row[first + j] + h * p->head_step;
         next[j] = fetch ? p->row[first + j + p->ahead] + h * p->head_step : row[j];
+        if (fetch && h == 0)
+            touch_far(p, first + j, DOT4_D * 2);
     }
 }
 

@@ -59,12 +59,22 @@ constexpr int Q_CHUNKS = ROPE ? (HALF + CHUNK / 2 - 1) / (CHUNK / 2) : (D_QK + C
 #endif
 #include "ops/attention/attention_device.cuh"
 
+#ifdef BOLIDE__VARIANT_STATE /* a struct in CUDA C++ that changes the maximum and sum of a row */
+constexpr bool RESTATED = true;
+#else
+constexpr bool RESTATED = false;
+void bolide__variant_state(const bolide__variant_at *, const bolide__variant_extra *, int, float &,
+                           float &, float &) {
+}
+#endif
+
 struct shared_memory {
     float q[D_QK][ROWS];
     float side[KEYS][CHUNK + 1]; /* of K or V */
     float weights[KEYS][ROWS];
     int64_t k_at[KEYS], v_at[KEYS], tail_at[D_TAIL ? KEYS : 1];
     const float *scales[SCALED ? KEYS : 1]; /* of a latent's parts */
+    int32_t columns[PLACED ? KEYS : 1];     /* where keys stand */
     alignas(16) work item;
     double turns[ROPE ? HALF : 1]; /* of each pair of columns, a position */
     int32_t keys;                  /* of the tile */
@@ -142,7 +152,7 @@ void load_queries(const params &p, const work &w, int32_t rows, shared_memory &s
     for (int i = threadIdx.x; i < ROWS * COUNT; i += THREADS) {
         const int row = i / COUNT, d = i % COUNT;
         if constexpr (ROPE) {
-            const int32_t position = w.kv_len - w.q_len + query_token(p, w, row);
+            const int32_t position = position_of(p, w, query_token(p, w, row));
             const float2_t x =
                 rotate(s, query(p, w, rows, row, d), query(p, w, rows, row, d + HALF), d, position);
             s.q[d][row] = x.x;
@@ -191,7 +201,7 @@ void load_keys(const params &p, shared_memory &s, int chunk, int32_t first) {
             if (there)
                 x = rotate(s, key_at(p, s.item, k + at + d, first + key, d),
                            key_at(p, s.item, k + at + d + HALF, first + key, d + HALF), d,
-                           first + key);
+                           PLACED ? s.columns[key] : first + key);
             s.side[key][c] = x.x;
             s.side[key][c + COUNT] = x.y;
         } else {
@@ -271,17 +281,18 @@ void soften(const params &p, const work &w, int32_t first, rows_state &r, float 
         const int row = threadIdx.x / 32 * OWN + i;
         const int32_t token = query_token(p, w, row);
         const sight seen = sight_of(p, w, token);
-        const float slope = ALIBI ? alibi_slope(query_head(p, w, row), p.h_q) : 0.0f;
+        const float slope = ALIBI ? slope_of(p, w, row) : 0.0f;
         float top = r.m[i];
 #pragma unroll
         for (int j = 0; j < 2; j++) {
             const int32_t key = first + lane + 32 * j;
+            const int32_t column = PLACED ? s.columns[lane + 32 * j] : key;
             float y = x[i][j] * r.scale[i];
             if constexpr (CAPPED)
                 y = tanh_exact(y) * ((float)p.soft_cap * LOG2E);
             if constexpr (ALIBI)
-                y += slope * (float)(key - (w.kv_len - w.q_len + token));
-            bool visible = key >= seen.low && key < seen.high;
+                y += slope * (float)(column - position_of(p, w, token));
+            bool visible = in_sight(w, seen, key, column);
             if constexpr (SPECIAL)
                 visible = visible && in_mask(p, w, token, key);
             if constexpr (VARIANT)
@@ -337,6 +348,8 @@ void run_tile(const params &p, const work &w, int32_t first, rows_state &r, shar
         const location at = locate(p, w, key, page);
         s.k_at[threadIdx.x] = at.k;
         s.v_at[threadIdx.x] = at.v;
+        if constexpr (PLACED)
+            s.columns[threadIdx.x] = column_of_matrix(p, key, page);
         if constexpr (D_TAIL > 0)
             s.tail_at[threadIdx.x] =
                 page * p.k_tail_page + (uint32_t)key % (uint32_t)p.page_size * p.k_tail_n;
@@ -364,14 +377,28 @@ void run_tile(const params &p, const work &w, int32_t first, rows_state &r, shar
     __syncthreads();
 }
 
+/* The variant's last word on a row of a piece, of which the first is number 0. */
+void restate(const params &p, const work &w, int32_t row, rows_state &r, int i, float &l) {
+    const bolide__variant_at here = place_of(p, w, row, 0);
+    /* Without a visible key far below all, so that a difference of two such maxima is 0. */
+    float m = fmaxf(r.m[i], -1e30f), scale = 1;
+    bolide__variant_state(&here, p.extra, w.slot < 0 ? 0 : w.slot - w.merge_slot, m, l, scale);
+    r.m[i] = l == 0 ? -INFINITE : m;
+#pragma unroll
+    for (int c = 0; c < COLUMNS; c++)
+        r.o[i][c] *= scale;
+}
+
 void write_item(const params &p, const work &w, int32_t rows, rows_state &r, shared_memory &s) {
     const int lane = threadIdx.x % 32;
 #pragma unroll
     for (int i = 0; i < OWN; i++) {
         const int32_t row = threadIdx.x / 32 * OWN + i;
-        const float l = lanes_sum<32>(r.l[i]);
+        float l = lanes_sum<32>(r.l[i]);
         if (row >= rows)
             continue;
+        if constexpr (RESTATED)
+            restate(p, w, row, r, i, l);
         const int64_t at = slot_row_of(p, w.slot, row);
         place to = {};
         if (w.slot < 0)

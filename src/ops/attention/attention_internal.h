@@ -44,7 +44,8 @@ enum {
     BOLIDE__ATTN_VARIANT = 1024,
     BOLIDE__ATTN_LATENT = 2048, /* values are the first d_vo columns of the keys, of one head */
     BOLIDE__ATTN_DRAFT = 4096,  /* bits over a request's query tokens say which are seen */
-    BOLIDE__ATTN_PLACED = 8192  /* CPU: positions are places in a matrix, see fold_q */
+    BOLIDE__ATTN_APART = 16384, /* CUDA: pieces are joined by a kernel of its own */
+    BOLIDE__ATTN_PLACED = 8192  /* positions are places in a matrix, see fold_q */
 };
 
 /* What the texts of a custom variant see of the element at hand, by these names. */
@@ -128,7 +129,7 @@ typedef struct bolide__attention_planner {
     bolide__attention_cut *cuts;   /* [workers + 1] */
     int64_t batch, group, tile_rows, workers, h_kv, max_tiles, max_merges;
     int64_t q_len_per_req, max_kv_len;
-    int64_t causal, window_left, tile_cost, min_chunk, granule;
+    int64_t causal, window_left, tile_cost, min_chunk, granule, least_busy;
     int64_t merged_apart; /* as of the frozen part */
 } bolide__attention_planner;
 
@@ -251,6 +252,7 @@ typedef struct bolide__attention_plan {
         int64_t latent90; /* CUDA: blocks of attention_latent_sm90.cu that share an item; 0: it is
                          for attention_latent.cu alone */
         int64_t merged_apart;                   /* CUDA: pieces are joined by a kernel of its own */
+        int64_t least_busy;                     /* CUDA: of the schedule's rules */
         int64_t ruled, rule_tiles, rule_pieces; /* CUDA: a single request that needs no lists */
         int64_t q_len;                          /* tokens of every request; 0: they differ */
         int64_t max_batch, max_items, max_merges, max_slots;
@@ -407,7 +409,7 @@ bolide_status bolide__attention_variant_hooks(const bolide__call *call,
 /* Kernel, tile and workers for CUDA: tile_rows, workers, keys and stages of the frozen part. rows
  * is the usual number of packed rows of a request. */
 void bolide__attention_cuda_choose(const bolide__call *call, struct bolide__attention_frozen *f,
-                                   int64_t rows);
+                                   int64_t rows, int64_t batch);
 
 /* Gives a plan for attention.cu tiles of so many rows; false if none fit, and nothing changes. */
 bool bolide__attention_cuda_rows(const bolide__call *call, struct bolide__attention_frozen *f,

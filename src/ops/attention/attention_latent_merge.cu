@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Joins what the pieces of latents' items have left in their slots, behind attention_latent.cu and
-// attention_latent_sm90.cu. A unit is 128 columns of a row, and a thread has four of them. Where a
-// tile has many units for its blocks, each warp takes one; where it has few, a team of warps shares
-// the pieces of one and joins what they have in shared memory. What limits it is the way to memory,
-// so that a warp asks for eight slots at a time.
+// Joins what the pieces of items have left in their slots, behind attention_latent.cu,
+// attention_latent_sm90.cu and, where few requests are in many pieces, attention.cu. A thread has
+// four columns of a row. Where a tile has few pieces, the teams of a block take a row each; where
+// it has many, they share the pieces of one row and join what they have in shared memory. What
+// limits it is the way to memory: a team asks for eight slots at a time, and there are as many
+// blocks as there are rows.
 
 #include "cuda/device/base.cuh"
 #include "cuda/device/load.cuh"
@@ -17,12 +18,12 @@
 #error "OT: dtype of the result; D_VO: its size"
 #endif
 constexpr int64_t OT = SPEC_OT; /* F16, BF16, F32, F8_E4M3FN, F8_E5M2 */
-constexpr int D_VO = SPEC_D_VO; /* multiples of 32 up to 512 */
-constexpr int THREADS = 512, KEYS = 1;
+constexpr int D_VO = SPEC_D_VO; /* multiples of 8 up to 512 */
+constexpr int THREADS = 512, KEYS = 1, FLAGS = 0;
 constexpr bool PAGED = true, MASKED = false, CAPPED = false, SPECIAL = false, RULED = false;
 constexpr bool VARIANT = false, CHUNKED = false, V_PAGES = false;
 constexpr int MERGED_AT_ONCE = 8, MERGED_ROWS = 1;
-static_assert(D_VO % 32 == 0 && D_VO <= 512, "head size");
+static_assert(D_VO % 8 == 0 && D_VO <= 512, "head size");
 
 using q_elem = float;
 using kv_elem = float;
@@ -32,12 +33,13 @@ using out_elem = element<OT>::type;
 
 #include "ops/attention/attention_device.cuh"
 
-constexpr int WARPS = THREADS / 32, COLUMNS = 4 * 32, PARTS = (D_VO + COLUMNS - 1) / COLUMNS;
+constexpr int PARTS = D_VO / 4, TEAMS = smaller(THREADS / PARTS, 16);
+constexpr int MANY = 8; /* pieces from which on the teams share a row */
 
-/* Pieces first, first + step … of four columns of a row. */
+/* Pieces first, first + step … of a row. */
 merged add_pieces(const params &p, const work &w, int32_t row, int32_t column, int32_t first,
                   int32_t step) {
-    const int64_t at = slot_row_of(p, w.merge_slot, row);
+    const int64_t at = slot_row_of(p, w.merge_slot, row), slot = p.h_kv * p.tile_rows;
     merged x = {-INFINITE, 0, {}};
 #pragma unroll 1
     for (int32_t j = first; j < w.merge_count; j += MERGED_AT_ONCE * step) {
@@ -45,7 +47,7 @@ merged add_pieces(const params &p, const work &w, int32_t row, int32_t column, i
         pack<float, 4> part[MERGED_AT_ONCE];
 #pragma unroll
         for (int k = 0; k < MERGED_AT_ONCE; k++) {
-            const int64_t from = at + smaller(j + k * step, w.merge_count - 1) * p.tile_rows;
+            const int64_t from = at + smaller(j + k * step, w.merge_count - 1) * slot;
             own[k] = load_written<pack<float, 2>>(p.partial_ml + 2 * from);
             part[k] = load_written<pack<float, 4>>(p.partial_o + from * D_VO + column);
         }
@@ -54,59 +56,52 @@ merged add_pieces(const params &p, const work &w, int32_t row, int32_t column, i
     return x;
 }
 
-/* Warps of a team: so many that the blocks of a tile are done in one round. */
-int team_size(int32_t units) {
-    int team = WARPS;
-    while (team > 1 && (int64_t)gridDim.z * (WARPS / team) < units)
-        team /= 2;
-    return team;
-}
-
-/* What the warps of a team have becomes one; called by its first warp, in the order of the warps.
- */
-merged join(const merged (&warps)[WARPS][32], int first, int team, int lane) {
-    merged x = {-INFINITE, 0, {}};
-    for (int t = first; t < first + team; t++)
-        x.m = fmaxf(x.m, warps[t][lane].m);
-    const float base = x.m == -INFINITE ? 0.0f : x.m;
-    for (int t = first; t < first + team; t++) {
-        const merged y = warps[t][lane];
-        const float weight = exp2_fast(y.m - base);
-        x.l = fmaf(y.l, weight, x.l);
+/* What the teams have of a row becomes one; called by the first team, in the order of the teams. */
+merged join(const merged (&teams)[TEAMS][PARTS], int part) {
+    merged x = teams[0][part];
+#pragma unroll
+    for (int t = 1; t < TEAMS; t++) {
+        const merged &y = teams[t][part];
+        const float top = fmaxf(x.m, y.m), base = top == -INFINITE ? 0.0f : top;
+        const float a = exp2_fast(x.m - base), b = exp2_fast(y.m - base);
+        x.m = top;
+        x.l = x.l * a + y.l * b;
 #pragma unroll
         for (int c = 0; c < 4; c++)
-            x.sum[c] = fmaf(y.sum[c], weight, x.sum[c]);
+            x.sum[c] = x.sum[c] * a + y.sum[c] * b;
     }
     return x;
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS)
     bolide_attention_latent_merge(const __grid_constant__ bolide__attention_params p) {
-    __shared__ merged warps[WARPS][32];
+    __shared__ merged teams[TEAMS][PARTS];
+    /* The plan's part was there before the kernel ahead of this one. */
+    const bool there = (int32_t)blockIdx.x < p.counts->merges;
+    const work w = p.works[there ? p.arrivals[blockIdx.x] : 0];
     wait_for_previous_kernel();
     release_next_kernel();
-    if ((int32_t)blockIdx.x >= p.counts->merges)
+    if (!there)
         return;
-    const work &w = p.works[p.arrivals[blockIdx.x]];
-    const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
-    const int32_t units = packed_rows(p, w, (int32_t)p.tile_rows) * PARTS;
-    const int team = team_size(units), own = warp % team, each = WARPS / team;
-    for (int32_t first = (int32_t)blockIdx.z * each; first < units;
+    const int team = (int)threadIdx.x / PARTS, part = (int)threadIdx.x % PARTS, column = part * 4;
+    const int32_t rows = packed_rows(p, w, (int32_t)p.tile_rows);
+    const bool shared = w.merge_count >= MANY;
+    const int32_t each = shared ? 1 : TEAMS;
+    for (int32_t first = (int32_t)blockIdx.z * each; first < rows;
          first += (int32_t)gridDim.z * each) {
-        const int32_t unit = first + warp / team, row = unit / PARTS;
-        const int32_t column = unit % PARTS * COLUMNS + lane * 4;
-        const bool mine = unit < units && column < D_VO;
+        const int32_t row = first + (shared ? 0 : team);
         merged x = {-INFINITE, 0, {}};
-        if (mine)
-            x = add_pieces(p, w, row, column, own, team);
-        if (team > 1) {
-            __syncthreads(); /* what was left for the units before has been read */
-            warps[warp][lane] = x;
+        if (team < TEAMS && row < rows)
+            x = add_pieces(p, w, row, column, shared ? team : 0, shared ? TEAMS : 1);
+        if (shared) {
+            __syncthreads(); /* what was left for the row before has been read */
+            if (team < TEAMS)
+                teams[team][part] = x;
             __syncthreads();
-            if (own == 0)
-                x = join(warps, warp, team, lane);
+            if (team == 0)
+                x = join(teams, part);
         }
-        if (mine && own == 0)
+        if (team < each && row < rows)
             put_out(finish(p, w, row, x.m, x.l, column == 0), column, x.sum);
     }
 }

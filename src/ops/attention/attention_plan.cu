@@ -272,7 +272,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) bolide_attention_plan(cons
     __shared__ scan_memory s;
     const int64_t tiles = count_tiles(p, s);
     const int64_t tape = lay_tape(p, tiles, s), half = larger(p.min_chunk / 2, 1);
-    const int64_t stretches = larger(1, smaller(p.workers, (tape + half - 1) / half));
+    const int64_t most = larger((tape + half - 1) / half, smaller(p.least_busy, tape / p.granule));
+    const int64_t stretches = larger(1, smaller(p.workers, most));
     make_cuts(p, tiles, tape, stretches, s);
     const int64_t cuts = p.cuts[stretches].cuts_before, divided = p.cuts[stretches].divided_before;
     const int64_t items = tiles + cuts;

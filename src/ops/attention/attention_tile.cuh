@@ -304,9 +304,10 @@ float size_of(const row_facts (&facts)[ROWS], int row) {
     return fmaxf(fabsf(facts[row].scale), 1e-36f);
 }
 
-/* Cap and bias: products become logits in base 2. */
-void bend(const params &p, const work &w, int32_t first, const row_facts (&facts)[ROWS],
-          float (&x)[MT][NT][4]) {
+/* Cap and bias: products become logits in base 2. columns: of the keys from `first` on, with
+ * PLACED. */
+void bend(const params &p, const work &w, int32_t first, const int32_t *columns,
+          const row_facts (&facts)[ROWS], float (&x)[MT][NT][4]) {
     const int32_t key = first + (int32_t)threadIdx.x % 4 * 2;
 #pragma unroll
     for (int mt = 0; mt < MT; mt++) {
@@ -314,8 +315,8 @@ void bend(const params &p, const work &w, int32_t first, const row_facts (&facts
         for (int i = 0; i < 2; i++) {
             const int row = row_of(mt, i);
             const float scale = size_of(facts, row);
-            const float slope = ALIBI ? alibi_slope(query_head(p, w, row), p.h_q) : 0.0f;
-            const int32_t position = w.kv_len - w.q_len + query_token(p, w, row);
+            const float slope = ALIBI ? slope_of(p, w, row) : 0.0f;
+            const int32_t position = position_of(p, w, query_token(p, w, row));
 #pragma unroll
             for (int n = 0; n < NT; n++) {
 #pragma unroll
@@ -323,8 +324,9 @@ void bend(const params &p, const work &w, int32_t first, const row_facts (&facts
                     float y = x[mt][n][e] * scale;
                     if constexpr (CAPPED)
                         y = tanh_exact(y) * ((float)p.soft_cap * LOG2E);
+                    const int32_t at = key + n * 8 + e % 2;
                     if constexpr (ALIBI)
-                        y += slope * (float)(key + n * 8 + e % 2 - position);
+                        y += slope * (float)((PLACED ? columns[at - first] : at) - position);
                     x[mt][n][e] = y;
                 }
             }
@@ -333,8 +335,8 @@ void bend(const params &p, const work &w, int32_t first, const row_facts (&facts
 }
 
 /* Keys that a row does not see get −infinity. */
-void mask(const params &p, const work &w, int32_t first, const row_facts (&facts)[ROWS],
-          float (&x)[MT][NT][4]) {
+void mask(const params &p, const work &w, int32_t first, const int32_t *columns,
+          const row_facts (&facts)[ROWS], float (&x)[MT][NT][4]) {
     const int32_t key = first + (int32_t)threadIdx.x % 4 * 2;
 #pragma unroll
     for (int mt = 0; mt < MT; mt++) {
@@ -347,7 +349,7 @@ void mask(const params &p, const work &w, int32_t first, const row_facts (&facts
 #pragma unroll
                 for (int e = 2 * i; e < 2 * i + 2; e++) {
                     const int32_t at = key + n * 8 + e % 2;
-                    bool visible = at >= seen.low && at < seen.high;
+                    bool visible = in_sight(w, seen, at, PLACED ? columns[at - first] : at);
                     if constexpr (SPECIAL)
                         visible = visible && in_mask(p, w, token, at);
                     if (!visible)
@@ -441,16 +443,18 @@ void add_values(rows_state &r, const float (&x)[MT][NT][4], const unsigned char 
 template <class F>
 void compute_tile(const params &p, const work &w, int32_t rows, int32_t first,
                   const row_facts (&facts)[ROWS], rows_state &r, const unsigned char *q,
-                  const unsigned char *k, const unsigned char *v, const F &ask) {
+                  const unsigned char *k, const unsigned char *v, const int32_t *columns,
+                  const F &ask) {
     float x[MT][NT][4];
     products(q, k, x);
     if (p.flags & BOLIDE__ATTN_SIGNED)
         turn_signs(facts, x);
     const int32_t own = first + own_keys();
+    columns += own_keys();
     if constexpr (BENT)
-        bend(p, w, own, facts, x);
+        bend(p, w, own, columns, facts, x);
     if (!open_tile(p, w, first, rows))
-        mask(p, w, own, facts, x);
+        mask(p, w, own, columns, facts, x);
     soften(r, facts, x, ask);
     add_values(r, x, v);
 }

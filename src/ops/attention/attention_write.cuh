@@ -43,8 +43,12 @@ void write_own_rows(const params &p, const work &w, int32_t rows, const rows_sta
 
 using handover = float[WARPS][16][HAND + 4];
 
-/* The warp's sums of the rows that are there, for HAND columns from `first` on. */
-void hand_over(const rows_state &r, int32_t rows, int first, handover &h) {
+/* Where columns and rows are few enough, the other half of the columns lies in the rows that are
+ * not there, and one round is enough. */
+constexpr bool FOLDS = SHARED_ROWS && HAND < DV && 2 * HAND >= DV;
+
+/* The warp's sums of the rows that are there, for HAND columns from `first` on; folded, for all. */
+void hand_over(const rows_state &r, int32_t rows, int first, bool folded, handover &h) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
 #pragma unroll
     for (int i = 0; i < 2; i++) {
@@ -53,10 +57,11 @@ void hand_over(const rows_state &r, int32_t rows, int first, handover &h) {
 #pragma unroll
         for (int j = 0; j < DV / 8; j++) {
             const int column = column_of(j) - first;
-            if (column >= 0 && column < HAND) {
-                const float2_t x = pair_of(r, 0, i, j);
+            const float2_t x = pair_of(r, 0, i, j);
+            if (column >= 0 && column < HAND)
                 *reinterpret_cast<float2 *>(&h[warp][lane / 4 + 8 * i][column]) = {x.x, x.y};
-            }
+            else if (FOLDS && folded && i == 0)
+                *reinterpret_cast<float2 *>(&h[warp][lane / 4 + 8][column - HAND]) = {x.x, x.y};
         }
     }
 }
@@ -75,16 +80,20 @@ void write_shared_rows(const params &p, const work &w, int32_t rows, const rows_
             s.warp_ml[warp][lane / 4 + 8 * i][1] = l;
         }
     }
+    const bool folded = FOLDS && rows <= 8;
+    const int32_t parts = (folded ? DV : HAND) / 4;
 #pragma unroll
     for (int first = 0; first < DV; first += HAND) {
+        if (first > 0 && folded)
+            break;
         __syncthreads(); /* all are done with the stage */
-        hand_over(r, rows, first, h);
+        hand_over(r, rows, first, folded, h);
         __syncthreads();
-        constexpr int PARTS = HAND / 4;
 #pragma unroll 1
-        for (int32_t at = threadIdx.x; at < rows * PARTS; at += THREADS) {
-            const int32_t row = at / PARTS;
-            const int c = at % PARTS * 4;
+        for (int32_t at = threadIdx.x; at < rows * parts; at += THREADS) {
+            const int32_t row = at / parts;
+            const int c = at % parts * 4;
+            const int32_t from = c < HAND ? row : row + 8; /* of the handover */
             if (first + c >= D_VO)
                 continue;
             float m = -INFINITE, l = 0, x[4] = {};
@@ -95,7 +104,8 @@ void write_shared_rows(const params &p, const work &w, int32_t rows, const rows_
             for (int i = 0; i < WARPS; i++) {
                 const float own = s.warp_ml[i][row][0];
                 const float weight = own == -INFINITE ? 0.0f : exp2_fast(own - m);
-                const float4 part = *reinterpret_cast<const float4 *>(&h[i][row][c]);
+                const float4 part =
+                    *reinterpret_cast<const float4 *>(&h[i][from][c < HAND ? c : c - HAND]);
                 l += s.warp_ml[i][row][1] * weight;
                 x[0] = fmaf(part.x, weight, x[0]);
                 x[1] = fmaf(part.y, weight, x[1]);
@@ -125,7 +135,7 @@ void write_item(const params &p, const work &w, int32_t rows, const rows_state &
         write_shared_rows(p, w, rows, r, stage, s);
     else
         write_own_rows(p, w, rows, r);
-    if (w.slot >= 0)
+    if (w.slot >= 0 && !(p.flags & BOLIDE__ATTN_APART))
         arrive(p, w, rows, s.is_last);
 }
 

@@ -3,11 +3,10 @@
 // Front of block_sparse_attention. To the kernels a row block is a request, a column block a page
 // of C keys and the list of blocks a page table, so that what is not seen costs nothing. What is
 // particular are positions: they are places in the matrix, not in a request's list
-// (BOLIDE__ATTN_PLACED), and the kernels for CUDA do not know them yet.
+// (BOLIDE__ATTN_PLACED).
 
 #include <bolide/sparse.h>
 
-#include "core/context.h"
 #include "ops/attention/attention_rows.h"
 
 #define A bolide_block_sparse_attention_plan_args
@@ -101,23 +100,6 @@ static bolide_status check_size(const bolide__call *call, const char *name, int6
                            (long long)value);
 }
 
-/* The kernels for CUDA take a key's place in the list for its position. */
-static bolide_status check_cuda(const bolide__call *call) {
-    const bolide_block_sparse_attention_plan_args *a = call->args;
-    if (call->ctx->device.type != BOLIDE_CUDA || !is_placed(a))
-        return BOLIDE_OK;
-    if (a->pos_encoding_mode != BOLIDE_POS_NONE)
-        return BOLIDE_FAIL_UNSUPPORTED(
-            call, "pos_encoding_mode", "value", "NONE on the GPU; the CPU has all", "%s",
-            a->pos_encoding_mode == BOLIDE_POS_ALIBI ? "ALIBI" : "ROPE_LLAMA");
-    if (a->window_left >= 0)
-        return BOLIDE_FAIL_UNSUPPORTED(call, "window_left", "value",
-                                       "-1 on the GPU, with custom_mask in its place", "%lld",
-                                       (long long)a->window_left);
-    return BOLIDE_FAIL_UNSUPPORTED(call, "causal", "value",
-                                   "0 on the GPU, with custom_mask in its place", "1");
-}
-
 static bolide_status check_plan(const bolide__call *call) {
     const bolide_block_sparse_attention_plan_args *a = call->args;
     bolide__attention_problem pr = problem_of(call);
@@ -128,7 +110,6 @@ static bolide_status check_plan(const bolide__call *call) {
         return BOLIDE_FAIL_ARG(call, "N", "value",
                                bolide__text("a multiple of C = %lld", (long long)a->C), "%lld",
                                (long long)a->N);
-    BOLIDE_TRY(check_cuda(call));
     pr.kv_len = pr.kv_indptr; /* every block is whole, so that indptr says all */
     return bolide__attention_check_plan(call, &pr);
 }

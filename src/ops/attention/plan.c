@@ -29,8 +29,7 @@ enum {
     MIN_CHUNK = 512,
     MIN_PIECE = 256, /* keys of a single request that are worth a block */
     GRANULE = 64,    /* keys of a kernel's block */
-    TILE_COST =
-        160, /* keys that take as long as a tile's queries and output, where it has many rows */
+    TILE_COST = 160, /* keys that take as long as a tile's queries and output */
     OWN_PIECES = 16
 };
 
@@ -236,6 +235,7 @@ static bolide__schedule_rules rules_of(const bolide__call *call,
         .workers = (int32_t)f->workers,
         .min_chunk = MIN_CHUNK,
         .granule = GRANULE,
+        .least_busy = (int32_t)f->least_busy,
         .tile_cost = f->device_type == BOLIDE_CUDA && f->tile_rows > 16 ? TILE_COST : 0,
         .chunk = (int32_t)chunk,
         .own_pieces = OWN_PIECES,
@@ -347,8 +347,8 @@ static void choose_cuda(const bolide__call *call, const bolide__attention_proble
                         frozen_part *f, const bolide__schedule_maxima *m) {
     const bolide__split split = split_of(call, pr);
     const int64_t rows = usual_rows(pr, m);
-    bolide__attention_cuda_choose(call, f, rows);
-    if (!f->on_device && !pr->chunk &&
+    bolide__attention_cuda_choose(call, f, rows, m->batch);
+    if (!f->on_device && !pr->chunk && !pr->placed &&
         (split == BOLIDE__SPLIT_BALANCED || split == BOLIDE__SPLIT_NONE))
         bolide__attention_sm90_choose(call, f, rows, m->rows * (pr->h_q / pr->h_kv));
 }

@@ -82,6 +82,7 @@ bolide_status bolide__attention_plan_on_device(const bolide__call *call,
         .tile_cost = rules->tile_cost,
         .min_chunk = rules->min_chunk,
         .granule = rules->granule,
+        .least_busy = rules->least_busy,
         .merged_apart = f->merged_apart,
     };
     BOLIDE_TRY(lengths_of(call, pr, &p));

@@ -128,8 +128,11 @@ static void next_worker(cutter *c) {
 static void begin_tape(cutter *c, int64_t total) {
     const bolide__schedule_rules *rules = c->rules;
     c->stretches = rules->workers;
-    if (rules->split == BOLIDE__SPLIT_BALANCED)
-        c->stretches = max64(1, min64(rules->workers, ceil_div(total, rules->min_chunk / 2)));
+    if (rules->split == BOLIDE__SPLIT_BALANCED) {
+        const int64_t busy = min64(rules->least_busy, total / rules->granule);
+        const int64_t most = max64(ceil_div(total, rules->min_chunk / 2), busy);
+        c->stretches = max64(1, min64(rules->workers, most));
+    }
     c->whole = total / c->stretches;
     c->rest = total % c->stretches;
     c->worker = -1;

@@ -70,6 +70,7 @@ typedef struct bolide__schedule_rules {
     int32_t workers;     /* stretches; at least 1 */
     int32_t min_chunk;   /* BALANCED: no stretch has fewer than about half as many keys, nor more
                             than this many beyond its share; OWN: the smallest chunk */
+    int32_t least_busy;  /* BALANCED: stretches that are worth fewer keys, down to a granule each */
     int32_t granule;     /* BALANCED, OWN: cuts lie at multiples of it */
     int32_t tile_cost;   /* of beginning and ending a tile, in keys */
     int32_t chunk;       /* FIXED */

@@ -7,10 +7,16 @@ from __future__ import annotations
 
 from typing import Any, Callable, List
 
-from .. import _frameworks
-from .._binding import operator
-from .._wrappers import _memory, variant
-from .core import JitSpec
+from ... import _frameworks
+from ..._binding import operator
+from ..._wrappers import _memory, variant
+from ..batch import (  # noqa: F401  (FlashInfer has them here, too)
+    gen_batch_attention_module, gen_batch_decode_mla_module, gen_batch_decode_module,
+    gen_batch_mla_module, gen_batch_pod_module, gen_batch_prefill_attention_sink_module,
+    gen_batch_prefill_module, gen_pod_module)
+from . import variants  # noqa: F401
+from ..core import JitSpec
+from ..modules import gen_single_decode_module, gen_single_prefill_module  # noqa: F401
 
 
 def _functions(jit_args: tuple, prefill: bool) -> Callable[[], dict[str, Callable]]:

@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Attention in one call, once more with tensors of the same shapes: what a function made of its
+arguments is remembered, and the next call goes straight to the library.
+
+A recipe says where each value of plan and run comes from: a constant, an argument, a view of one, or
+new memory. It is made by looking at what a first call gave to the library, and only where that says
+all: the library was called once, every tensor it got is an argument's memory, and what was returned
+is what it wrote. Where a recipe fails, the function itself is called, which says why.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, Callable
+
+from .. import _frameworks
+from .._binding import _direct, compiling
+from .._library import torch
+from . import _memory
+from .once import MANY_ROWS, Own, Record, kept
+
+_MOST = 512
+
+
+def _flat(values: Any, parts: list, tensors: list) -> None:
+    """Tensors in their order, and what a kind of call is known by."""
+    for value in values:
+        if type(value) in _direct:
+            tensors.append(value)
+            parts.append((value.shape, value.dtype, value.get_device()))
+        elif type(value) in (tuple, list):
+            parts.append(len(value))
+            _flat(value, parts, tensors)
+        else:
+            parts.append(value)
+
+
+class _NotPlain(Exception):
+    """A call that no recipe can make again."""
+
+
+class _Recipe:
+    """How a call is made of the tensors among its arguments. Items are these tensors, and behind
+    them what each step makes: a view of an item, or new memory."""
+
+    __slots__ = ("place", "gpu", "raw_plan", "raw_run", "steps", "plan", "plan_from", "run",
+                 "run_from", "workspace", "result", "single")
+
+    def __init__(self, record: Record, tensors: list, result: Any):
+        call = record.call
+        if record.place.sizes.pinned or call.gpu >= 0 and (record.rows or 0) >= MANY_ROWS:
+            raise _NotPlain
+        self.place, self.gpu = record.place, call.gpu
+        self.raw_plan, self.raw_run = call.bound.plan.raw, call.bound.run.raw
+        self.steps: list[tuple] = []
+        items = list(tensors)
+        self.single = not isinstance(result, tuple)
+        results = [] if result is None else [result] if self.single else list(result)
+        written = [t for t in (record.out, record.lse) if t is not None]
+        for t in results:
+            self._make_new(t, items, written)
+        own = isinstance(record.workspace, Own)
+        self.workspace = -1 if own else self._index(record.workspace, items)
+        self.result = [self._index(t, items) for t in results]
+        self.plan, self.plan_from = self._slots(call.plan, items)
+        self.run, self.run_from = self._slots(call.run, items)
+
+    def _make_new(self, t: Any, items: list, written: list) -> None:
+        """A step for a result that is no argument's memory: all of it must have been written."""
+        if type(t) not in _direct:
+            raise _NotPlain
+        if any(_same_memory(t, item) for item in items):
+            return
+        if not t.is_contiguous() or not any(
+                _same_memory(t, w) and w.numel() == t.numel() for w in written):
+            raise _NotPlain
+        self.steps.append((-1, tuple(t.shape), t.dtype, t.device, 0, None))
+        items.append(t)
+
+    def _slots(self, values: list, items: list) -> tuple[list, list]:
+        """Constants in their places, and which items go where."""
+        constants, slots = list(values), []
+        for i, value in enumerate(values):
+            if _frameworks.is_tensor(value) and not _memory.is_counted(value):
+                slots.append((i, self._index(value, items)))
+                constants[i] = None
+        return constants, slots
+
+    def _index(self, value: Any, items: list) -> int:
+        """The item that a tensor is, with a step that makes it if it is a view of one."""
+        for j, item in enumerate(items):
+            if item is value:
+                return j
+        for j, item in enumerate(items):
+            if type(value) in _direct and _same_memory(value, item) and (
+                    value.element_size() == item.element_size()):
+                self.steps.append((j, item.stride(), tuple(value.shape), value.stride(),
+                                   value.storage_offset() - item.storage_offset(),
+                                   None if value.dtype == item.dtype else value.dtype))
+                items.append(value)
+                return len(items) - 1
+        raise _NotPlain
+
+    def make(self, items: list) -> Any:
+        """The call. ValueError where a view is another one than it was."""
+        for j, first, second, third, offset, kind in self.steps:
+            if j < 0:
+                items.append(torch.empty(first, dtype=second, device=third))
+                continue
+            base = items[j]
+            if base.stride() != first:
+                raise ValueError
+            view = base.as_strided(second, third, base.storage_offset() + offset)
+            items.append(view if kind is None else view.view(kind))
+        place, gpu = self.place, self.gpu
+        if self.workspace < 0:
+            raw = torch.empty(place.need, dtype=torch.uint8, device=items[0].device)
+        else:
+            raw = items[self.workspace]
+        at = raw.data_ptr()
+        skip = -at % 16
+        size = raw.numel() * raw.element_size() - skip
+        if size < place.need - 16 or not raw.is_contiguous():
+            raise ValueError
+        place.put(at + skip, size, place.lists, None, gpu)
+        plan, run = self.plan.copy(), self.run.copy()
+        for i, j in self.plan_from:
+            plan[i] = items[j]
+        for i, j in self.run_from:
+            run[i] = items[j]
+        address = place.plan.address
+        self.raw_plan(*plan, place.address, address,
+                      None if gpu < 0 else _frameworks.current_stream(gpu))
+        self.raw_run(*run, place.address, address)
+        if self.single:
+            return items[self.result[0]] if self.result else None
+        return tuple([items[j] for j in self.result])
+
+
+def _same_memory(a: Any, b: Any) -> bool:
+    at = a.untyped_storage().data_ptr()
+    return at != 0 and at == b.untyped_storage().data_ptr()
+
+
+def remembered(function: Callable) -> Callable:
+    """A function whose calls are made again by recipes, on each thread by its own."""
+    @functools.wraps(function)
+    def call(*args: Any, **named: Any) -> Any:
+        if compiling():
+            return function(*args, **named)
+        parts: list = [function, len(args), *named]
+        tensors: list = []
+        _flat(args, parts, tensors)
+        _flat(named.values(), parts, tensors)
+        key = tuple(parts)
+        try:
+            recipe = kept.recipes.get(key)
+        except TypeError:  # a value that cannot be a key: no call of torch's tensors
+            return function(*args, **named)
+        if recipe is _NotPlain:
+            return function(*args, **named)
+        if recipe is not None:
+            count = len(tensors)
+            try:
+                return recipe.make(tensors)
+            except (ValueError, NotImplementedError, RuntimeError):
+                del tensors[count:]
+        return _first(function, key, tensors, args, named)
+
+    return call
+
+
+def _first(function: Callable, key: tuple, tensors: list, args: Any, named: Any) -> Any:
+    """The call itself, and a recipe of it, or that there is none."""
+    before, kept.records = kept.records, []
+    try:
+        result = function(*args, **named)
+        records = kept.records
+    finally:
+        kept.records = before
+    if len(kept.recipes) >= _MOST:
+        kept.recipes.clear()
+    kept.recipes[key] = _NotPlain
+    if len(records) == 1 and len(tensors) > 1:
+        try:
+            kept.recipes[key] = _Recipe(records[0], tensors, result)
+        except _NotPlain:
+            pass
+    return result
