@@ -43,6 +43,11 @@ __forceinline__ uint64_t column_descriptor(uint32_t address, uint32_t block_byte
     return tile_descriptor(address, block_bytes);
 }
 
+/* A number that is the same in all lanes, so that the compiler knows it. */
+__forceinline__ int32_t of_warp(int32_t x) {
+    return __shfl_sync(0xffffffffu, x, 0);
+}
+
 /* The low half of a descriptor, which is all that differs between tiles, as a number that the
  * compiler knows to be the same in all lanes: it then stays in a register of the warp, and products
  * further along cost one addition. Otherwise each of them waits for four moves. */
@@ -50,9 +55,9 @@ __forceinline__ uint32_t uniform_half(uint64_t descriptor) {
     return __shfl_sync(0xffffffffu, (uint32_t)descriptor, 0);
 }
 
-/* The descriptor of what lies some bytes behind. */
-__forceinline__ uint64_t descriptor_at(uint32_t low, uint32_t bytes) {
-    constexpr uint32_t high = 1024 / 16 | 1u << 30;
+/* The descriptor of what lies some bytes behind. STRIDE: bytes from 8 rows to the next. */
+template <int STRIDE = 1024> __forceinline__ uint64_t descriptor_at(uint32_t low, uint32_t bytes) {
+    constexpr uint32_t high = STRIDE / 16 | 1u << 30;
     return (uint64_t)high << 32 | (low + bytes / 16);
 }
 
