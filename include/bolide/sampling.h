@@ -159,8 +159,9 @@ BOLIDE_API BOLIDE_MUST_USE bolide_status bolide_top_k_top_p_sampling_from_logits
 
 /* A sample from softmax(logits) by the Gumbel-max trick: the lowest index of the largest
  * logit + noise, in f32, with noise = -log(-log1p(-v)) and v = min(w 2^-32 + 2^-33, 1 - 2^-24).
- * w is word i % 4 of the Philox block with key (seed low, seed high) and counter (i / 4, output
- * row, offset low, offset high) for element i. */
+ * For element i word i % 4 of two Philox blocks with key (seed low, seed high) and counter (n,
+ * output row, offset low, offset high), n = i / 256 * 32 + i / 4 % 32 and n + 2^31, gives the upper
+ * and the lower half of w: its own upper half if i / 128 is even, else its lower one. */
 typedef struct bolide_sampling_from_logits_args {
     bolide_args_head head;
     const bolide_tensor *logits;        /* [n, v]: f16, bf16, f32; v contiguous */

@@ -83,8 +83,8 @@ static void run_worker(loop *l, int worker) {
     inside = 0;
 }
 
-/* All threads, also where there are fewer pieces: the runtime of gcc ends the threads that a smaller
- * team leaves out and starts new ones for the next larger team. */
+/* All threads, also where there are fewer pieces: the runtime of gcc ends the threads that a
+ * smaller team leaves out and starts new ones for the next larger team. */
 static void run_team(loop *l) {
 #pragma omp parallel num_threads(l->threads)
     run_worker(l, omp_get_thread_num());

@@ -53,6 +53,7 @@ typedef struct bolide__tensor_box {
     int32_t rank;
     int32_t box[5];
     int64_t shape[5], stride[5];
+    bool lines; /* the L2 fetches lines of 128 bytes for it, not two at a time */
 } bolide__tensor_box;
 
 /* Encodes maps; *encoded is false if the copy engine cannot take one of the tensors. */

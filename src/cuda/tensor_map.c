@@ -8,7 +8,15 @@
 #include "cuda/cuda.h"
 #include "cuda/device.h"
 
-enum { TYPE_U8 = 0, TYPE_F16 = 6, TYPE_BF16 = 9, SWIZZLE_128 = 3, PROMOTE_256 = 3, MAX_RANK = 5 };
+enum {
+    TYPE_U8 = 0,
+    TYPE_F16 = 6,
+    TYPE_BF16 = 9,
+    SWIZZLE_128 = 3,
+    PROMOTE_128 = 2,
+    PROMOTE_256 = 3,
+    MAX_RANK = 5
+};
 
 bool bolide__cuda_has_wgmma(const bolide_context *ctx) {
     const bolide__target target = ctx->cuda->target;
@@ -51,7 +59,8 @@ static CUresult encode(const bolide__driver *driver, const bolide__tensor_box *b
     }
     return driver ? driver->cuTensorMapEncodeTiled(map, type_of(b->dtype), (uint32_t)b->rank,
                                                    (void *)(uintptr_t)b->data, dims, strides, box,
-                                                   steps, 0, SWIZZLE_128, PROMOTE_256, 0)
+                                                   steps, 0, SWIZZLE_128,
+                                                   b->lines ? PROMOTE_128 : PROMOTE_256, 0)
                   : CUDA_SUCCESS;
 }
 

@@ -20,6 +20,11 @@
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__) || !defined(__x86_64__)
 #define LLM_SLOW 1
 #endif
+#if defined(__x86_64__)
+#define LLM_EMULATED 0
+#else
+#define LLM_EMULATED 1
+#endif
 #if !defined(LLM_SLOW)
 #define LLM_SLOW 0
 #endif

@@ -31,7 +31,10 @@ static const char *const mm_block_quant_cases[] = {
     "mm_block_quant m=1,5 input.stride0=0 format=q4_1 compute=f32,int8,int16",
     "mm_block_quant m=1,40 k=256 input.values=nan,inf,mix,zero,tiny format=q4_1 "
     "compute=f32,int8,int16",
-    "mm_block_quant m=1,6 n=40 scale=zero,inf,nan format=q4_0,q4_1,q8_0 compute=f32,int8,int16",
+    "mm_block_quant m=1,6,40 n=40 scale=zero,inf,nan format=q4_0,q4_1,q8_0 compute=f32,int8,int16",
+    "mm_block_quant m=33,150 n=70 k=32,96,320 format=q4_0,q4_1,q8_0 input=f32,bf16 "
+    "compute=int8,int16",
+    "mm_block_quant m=40 n=20 k=96 bias=f32,bf16 out=f16 format=q4_1 compute=int16 weight.offset=1",
     "mm_block_quant k=40 format=q4_1 expect=invalid_argument:input",
     "mm_block_quant k=64 row_bytes=41 format=q4_1 expect=invalid_argument:weight",
     "mm_block_quant format=f16 compute=int8,int16 expect=invalid_argument:compute",

@@ -139,6 +139,7 @@ static const char *const layernorm_cases[] = {
     "layernorm n=20 d=300 input=f16,bf16,f32 input.values=nan,inf,mix,zero,tiny",
     "layernorm n=20 d=300 gemma.values=mix beta.values=mix",
     "layernorm n=3 d=8192,16384 eps=0,1e-5,0.5",
+    "layernorm n=2113 d=1040,1048 input=bf16", /* two rows a thread on the GPU */
     "layernorm eps=nan expect=invalid_argument:eps",
     "layernorm gemma=f16 expect=invalid_argument:gemma",
 };

@@ -45,6 +45,7 @@ static const char *const top_k_sampling_from_probs_cases[] = {
     "top_k_sampling_from_probs v=32000 n=8 kind=onehot top_k=1073741824",
     "top_k_sampling_from_probs v=128256 n=1 peak=0,1,3 top_k=1,50,2048,60000",
     "top_k_sampling_from_probs v=40000 n=7 kind=mixed top_k=20",
+    "top_k_sampling_from_probs v=5003 n=110 kind=mixed top_k=20,1000",
 };
 BOLIDE_TEST(top_k_sampling_from_probs, top_k_sampling_from_probs_cases);
 
@@ -53,7 +54,7 @@ static const char *const min_p_sampling_from_probs_cases[] = {
     "min_p_sampling_from_probs n=0,1,7 v=1,2,17,100,1025 min_p=0,0.1,1",
     "min_p_sampling_from_probs v=5000 n=40 kind=mixed min_p=tensor valid=given",
     "min_p_sampling_from_probs v=128256 n=1 peak=0,1,3 min_p=-1,0.02,0.5,3",
-    "min_p_sampling_from_probs v=5003 n=140 kind=mixed min_p=0.1",
+    "min_p_sampling_from_probs v=5003 n=110,140 kind=mixed min_p=0.1",
 };
 BOLIDE_TEST(min_p_sampling_from_probs, min_p_sampling_from_probs_cases);
 
@@ -66,6 +67,8 @@ static const char *const top_k_top_p_sampling_from_probs_cases[] = {
     "top_k_top_p_sampling_from_probs v=128256 n=1 peak=1,3 top_k=50,60000 top_p=0.3,0.9 "
     "filter_apply_order=top_k_first,joint",
     "top_k_top_p_sampling_from_probs v=32000 n=8 kind=onehot top_k=1073741824 top_p=1",
+    "top_k_top_p_sampling_from_probs v=5003 n=110 kind=mixed top_k=200 top_p=0.7 "
+    "filter_apply_order=top_k_first,joint",
 };
 BOLIDE_TEST(top_k_top_p_sampling_from_probs, top_k_top_p_sampling_from_probs_cases);
 

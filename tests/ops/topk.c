@@ -13,6 +13,7 @@ static const char *const top_k_cases[] = {
     "top_k n=1 v=1048576 k=2048 kind=close",
     "top_k n=2 v=131072 k=1,2048,70000 input=bf16,f32",
     "top_k n=7 v=40000 k=300 kind=mixed sorted=1",
+    "top_k n=60 v=9000 k=20,3000 kind=mixed input=bf16,f32",
     "top_k n=20 v=100 k=60,100 kind=inf sorted=0,1 input=f16,f32", /* few finite entries, or none */
     "top_k n=7 v=9000 k=2048,2049,5000 kind=mixed sorted=1 tie_break=small,large",
     "top_k n=6 v=300 input.pad=5 values.pad=3 indices.pad=2 kind=mixed sorted=1",

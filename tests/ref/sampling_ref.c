@@ -369,9 +369,15 @@ static double score(const ref_call *c, int64_t row, int64_t i) {
     const int64_t from = map ? map->i64[row] : row;
     if (from < 0 || from >= in->shape[0])
         return -INFINITY;
-    uint32_t word[4];
-    ref_words(c, row, (uint32_t)(i / 4), word);
-    const double v = ((double)word[i % 4] + 0.5) * 0x1p-32, most = 1 - 0x1p-24;
+    /* Elements 128 apart share a block: the upper halves of its words, the lower halves; a second
+     * block has the other half of each. */
+    const uint32_t block = (uint32_t)(i / 256 * 32 + i / 4 % 32);
+    uint32_t upper[4], lower[4];
+    ref_words(c, row, block, upper);
+    ref_words(c, row, block | 0x80000000u, lower);
+    const int shift = i / 128 % 2 ? 0 : 16;
+    const uint32_t word = (upper[i % 4] >> shift & 0xffff) << 16 | (lower[i % 4] >> shift & 0xffff);
+    const double v = ((double)word + 0.5) * 0x1p-32, most = 1 - 0x1p-24;
     return clean(in->f64[from * in->shape[1] + i], 1) - log(-log1p(-(v < most ? v : most)));
 }
 

@@ -2,8 +2,7 @@
 """Copies between host and device that plans need, for torch and NumPy alike.
 
 Lengths on a GPU come back together, with one copy and one wait. Lengths on the host are copied,
-too, so that a caller may write over his arrays after a plan. Arrays of indices in int64 become
-int32, which is what the library reads.
+too, so that a caller may write over his arrays after a plan.
 """
 
 from __future__ import annotations
@@ -31,19 +30,8 @@ def _copy(tensor: Any) -> Any:
     return tensor.clone() if _frameworks.is_torch(tensor) else tensor.copy()
 
 
-def _narrow(tensor: Any) -> Any:
-    """Of int64 on the host, int32 if its values fit; others stay, and the library refuses them."""
-    if tensor is None or _dtypes.name_of(tensor.dtype) != "int64":
-        return tensor
-    return _frameworks.narrowed(tensor) if bool((abs(tensor) < 1 << 31).all()) else tensor
-
-
 def to_host(*tensors: Any) -> list:
     """Copies on the host, None for None."""
-    return [_narrow(t) for t in _to_host(tensors)]
-
-
-def _to_host(tensors: tuple) -> list:
     away = [t for t in tensors if on_gpu(t)]
     if not away:
         return [_copy(t) for t in tensors]
@@ -55,12 +43,23 @@ def _to_host(tensors: tuple) -> list:
 
 
 def to_device(tensor: Any, device: Any) -> Any:
-    """The tensor on a device; itself if it is there, and not int64."""
+    """The tensor on a device; itself if it is there."""
+    if tensor is None or not _frameworks.is_torch(tensor) or tensor.device == device:
+        return tensor
+    return tensor.to(device, non_blocking=True)
+
+
+def page_ids(name: str, tensor: Any) -> Any:
+    """Page ids that runs read where they lie: a copy where they do not lie in a row; ValueError,
+    already at the plan, where they are not int32."""
     if tensor is None:
         return None
-    if _frameworks.is_torch(tensor) and tensor.device != device:
-        tensor = tensor.to(device, non_blocking=True)
-    return _frameworks.narrowed(tensor)
+    kind = _dtypes.name_of(tensor.dtype)
+    if kind != "int32":
+        raise ValueError(f"{name}: dtype: expected int32; got {kind}")
+    if _frameworks.is_torch(tensor):
+        return tensor.contiguous()
+    return tensor if tensor.flags.c_contiguous else tensor.copy()
 
 
 def _followed(tensor: Any) -> Any:

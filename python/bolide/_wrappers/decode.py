@@ -219,6 +219,8 @@ class BatchDecodeWithPagedKVCacheWrapper(Planned):
             raise ValueError(f"{type(self).__name__}.plan: window_right: expected at least -1; got "
                              f"{window_right}")
         block_tables = self._tables(block_tables, indices)
+        if not self._use_cuda_graph:
+            indices = _memory.page_ids(f"{type(self).__name__}.plan: indices", indices)
         given = (block_tables is None, seq_lens is None, num_qo_heads, num_kv_heads, head_dim,
                  page_size, pos_encoding_mode, window_left, window_right, logits_soft_cap,
                  q_data_type, kv_data_type, o_data_type, data_type, sm_scale, rope_scale,

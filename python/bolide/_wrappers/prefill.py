@@ -221,6 +221,11 @@ class BatchPrefillWithPagedKVCacheWrapper(Prefill):
                 paged_kv_indptr = None
         qo, kv, last, lens, q_lens = _memory.to_host(qo_indptr, paged_kv_indptr, last_page_len,
                                                      seq_lens, seq_lens_q)
+        for name, given in (("qo_indptr", qo), ("paged_kv_indptr", kv),
+                            ("paged_kv_last_page_len", last)):
+            if given is not None and given.ndim != 1:
+                raise ValueError(
+                    f"{type(self).__name__}.plan: {name}: rank: expected 1; got {given.ndim}")
         if lens is None:
             kv_lens = [max(n - 1, 0) * page_size + (m if n > 0 else 0)
                        for n, m in zip(differences(kv), last.tolist())]
@@ -329,6 +334,9 @@ class BatchPrefillWithPagedKVCacheWrapper(Prefill):
         lengths, q_lens, kv_lens = self._lengths(
             qo_indptr, paged_kv_indptr, paged_kv_last_page_len, seq_lens, seq_lens_q, block_tables,
             page_size)
+        if not self._use_cuda_graph:
+            paged_kv_indices = _memory.page_ids(f"{type(self).__name__}.plan: paged_kv_indices",
+                                                paged_kv_indices)
         rows = int(lengths["qo_indptr"][-1])
         self._check_batch(len(q_lens))
         room = self._paged_kv_indices_buf.shape[0] if self._use_cuda_graph else 0

@@ -58,6 +58,20 @@ __forceinline__ bool barrier_is_over(barrier &b, uint32_t phase) {
     return over;
 }
 
+/* The same without waiting a while. */
+__forceinline__ bool barrier_was_over(barrier &b, uint32_t phase) {
+    uint32_t over;
+    asm volatile("{\n"
+                 ".reg .pred p;\n"
+                 "mbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+                 "selp.u32 %0, 1, 0, p;\n"
+                 "}"
+                 : "=r"(over)
+                 : "r"(shared_address(&b)), "r"(phase)
+                 : "memory");
+    return over;
+}
+
 __forceinline__ void barrier_wait(barrier &b, uint32_t phase) {
     while (!barrier_is_over(b, phase)) {
     }

@@ -111,6 +111,14 @@ __forceinline__ void store_matrices(uint32_t row, const uint32_t (&r)[4]) {
                  : "memory");
 }
 
+/* The same, each matrix turned: the rows that lanes give addresses of are its columns. */
+__forceinline__ void store_turned_matrices(uint32_t row, const uint32_t (&r)[4]) {
+    asm volatile(
+        "stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row),
+        "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3])
+        : "memory");
+}
+
 /* 16 bytes from global to shared memory; with `bytes` 0 they become zeros and nothing is read. Done
  * when wait_copies says so. */
 __forceinline__ void copy_16(void *to, const void *from, int bytes) {
@@ -123,6 +131,26 @@ __forceinline__ void copy_16(void *to, const void *from, int bytes) {
         const uint4 zero = {0, 0, 0, 0};
         *static_cast<uint4 *>(to) = bytes ? *static_cast<const uint4 *>(from) : zero;
     }
+}
+
+/* The same to a shared address. */
+__forceinline__ void copy_16_at(uint32_t to, const void *from, uint32_t bytes) {
+    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
+                 "r"(bytes)
+                 : "memory");
+}
+
+/* 8 bytes. */
+__forceinline__ void copy_8(void *to, const void *from, uint32_t bytes) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(shared_address(to)),
+                 "l"(from), "r"(bytes)
+                 : "memory");
+}
+
+__forceinline__ void store_shared(uint32_t to, const uint4 &x) {
+    asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(x.x), "r"(x.y), "r"(x.z),
+                 "r"(x.w)
+                 : "memory");
 }
 
 /* The same of data that is not read again and leaves the L2 first, to a shared address. NVRTC 13.0

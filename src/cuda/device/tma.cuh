@@ -38,4 +38,15 @@ __forceinline__ void copy_box(void *to, const bolide__tensor_map &map, barrier &
         : "memory");
 }
 
+/* The same of five dimensions. */
+__forceinline__ void copy_box(void *to, const bolide__tensor_map &map, barrier &arrival, int32_t c0,
+                              int32_t c1, int32_t c2, int32_t c3, int32_t c4, uint64_t policy) {
+    asm volatile(
+        "cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes"
+        ".L2::cache_hint [%0], [%1, {%3, %4, %5, %6, %7}], [%2], %8;" ::"r"(shared_address(to)),
+        "l"(&map), "r"(shared_address(&arrival)), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(c4),
+        "l"(policy)
+        : "memory");
+}
+
 #endif

@@ -43,6 +43,11 @@ __forceinline__ uint64_t column_descriptor(uint32_t address, uint32_t block_byte
     return tile_descriptor(address, block_bytes);
 }
 
+/* A number that is the same in all lanes, so that the compiler knows it. */
+__forceinline__ int32_t of_warp(int32_t x) {
+    return __shfl_sync(0xffffffffu, x, 0);
+}
+
 /* The low half of a descriptor, which is all that differs between tiles, as a number that the
  * compiler knows to be the same in all lanes: it then stays in a register of the warp, and products
  * further along cost one addition. Otherwise each of them waits for four moves. */
@@ -50,9 +55,9 @@ __forceinline__ uint32_t uniform_half(uint64_t descriptor) {
     return __shfl_sync(0xffffffffu, (uint32_t)descriptor, 0);
 }
 
-/* The descriptor of what lies some bytes behind. */
-__forceinline__ uint64_t descriptor_at(uint32_t low, uint32_t bytes) {
-    constexpr uint32_t high = 1024 / 16 | 1u << 30;
+/* The descriptor of what lies some bytes behind. STRIDE: bytes from 8 rows to the next. */
+template <int STRIDE = 1024> __forceinline__ uint64_t descriptor_at(uint32_t low, uint32_t bytes) {
+    constexpr uint32_t high = STRIDE / 16 | 1u << 30;
     return (uint64_t)high << 32 | (low + bytes / 16);
 }
 
@@ -105,6 +110,7 @@ template <int PENDING, int COUNT> __forceinline__ void wgmma_wait(float (&sums)[
 #define BOLIDE__R13 "%104, %105, %106, %107, %108, %109, %110, %111"
 #define BOLIDE__R14 "%112, %113, %114, %115, %116, %117, %118, %119"
 #define BOLIDE__R15 "%120, %121, %122, %123, %124, %125, %126, %127"
+#define BOLIDE__R_8 BOLIDE__R0
 #define BOLIDE__R_32 \
     BOLIDE__R0 ", " BOLIDE__R1 ", " BOLIDE__R2 ", " BOLIDE__R3
 #define BOLIDE__R_40 \
@@ -120,6 +126,7 @@ template <int PENDING, int COUNT> __forceinline__ void wgmma_wait(float (&sums)[
 #define BOLIDE__F8(d, i) \
     "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), \
     "+f"(d[i + 6]), "+f"(d[i + 7])
+#define BOLIDE__F_8(d) BOLIDE__F8(d, 0)
 #define BOLIDE__F_32(d) \
     BOLIDE__F8(d, 0), BOLIDE__F8(d, 8), BOLIDE__F8(d, 16), BOLIDE__F8(d, 24)
 #define BOLIDE__F_40(d) BOLIDE__F_32(d), BOLIDE__F8(d, 32)
@@ -141,6 +148,12 @@ template <int PENDING, int COUNT> __forceinline__ void wgmma_wait(float (&sums)[
 #define BOLIDE__WGMMA_SD(n, count, type, a_at, b_at) \
     asm volatile("wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." type "." type \
                  " {" BOLIDE__R_##count "}, %" a_at ", %" b_at ", 1, 1, 1, 0, 1;" \
+                 : BOLIDE__F_##count(d) : "l"(a), "l"(b))
+
+/* d += A B. Both in shared memory, A with its rows along the depth, 64 of its columns. */
+#define BOLIDE__WGMMA_DS(n, count, type, a_at, b_at) \
+    asm volatile("wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." type "." type \
+                 " {" BOLIDE__R_##count "}, %" a_at ", %" b_at ", 1, 1, 1, 1, 0;" \
                  : BOLIDE__F_##count(d) : "l"(a), "l"(b))
 
 /* A in registers, B with its rows along the depth. */
@@ -191,6 +204,14 @@ template <int PENDING, int COUNT> __forceinline__ void wgmma_wait(float (&sums)[
     }
 
 BOLIDE__WGMMA_8(128, 64, "64", "65", "66", "67", "68", "69")
+template <class T> __forceinline__ void wgmma_turned(float (&d)[8], uint64_t a, uint64_t b) {
+    if constexpr (same_type<T, bf16>)
+        BOLIDE__WGMMA_DS(16, 8, "bf16", "8", "9");
+    else
+        BOLIDE__WGMMA_DS(16, 8, "f16", "8", "9");
+}
+
+BOLIDE__WGMMA(16, 8, "8", "9", "10", "11", "12")
 BOLIDE__WGMMA(64, 32, "32", "33", "34", "35", "36")
 BOLIDE__WGMMA(80, 40, "40", "41", "42", "43", "44")
 BOLIDE__WGMMA(128, 64, "64", "65", "66", "67", "68")

@@ -58,6 +58,8 @@ constexpr int BLOCK = 64 * 128;         /* bytes of a block of 64 rows */
 constexpr int OWN = D_VO / 2;           /* columns of a warpgroup's sums */
 constexpr int LOADERS = GATHER ? 4 : 1; /* warps */
 constexpr int FULL_ARRIVALS = GATHER ? 32 * LOADERS : 1;
+constexpr int FULLS = GATHER ? 2 : BLOCKS + TAILS; /* barriers of what comes of a tile */
+constexpr int LAST_VALUES = GATHER ? 1 : BLOCKS - 1;
 constexpr int MERGED_AT_ONCE = 4, MERGED_ROWS = 1; /* nothing is joined here */
 /* A row's base is raised only when logits exceed it by this many powers of two. */
 constexpr float SLACK = 8.0f;
@@ -72,7 +74,7 @@ using latent_params = bolide__attention_latent90_params;
 enum named { WEIGHTS = 1, OWN_GROUP = 3, BOTH = 5 };
 
 /* Part 0 of tile w of a pair is half w of its columns, part 1 the other half and the rotary part.
- */
+ * Parts are given back as a whole; they come block by block, or row by row as a whole. */
 struct shared_memory {
     alignas(1024) unsigned char q[BLOCKS + TAILS][BLOCK];
     alignas(1024) unsigned char k[2][BLOCKS][BLOCK];
@@ -85,7 +87,7 @@ struct shared_memory {
     float scale[2][ROWS];
     int32_t open[2][4][2]; /* by warp */
     barrier full_q, empty_q;
-    barrier full[2][2], empty[2][2];
+    barrier full[2][FULLS], empty[2][2];
 };
 
 extern __shared__ __align__(1024) unsigned char dynamic[];
@@ -93,6 +95,11 @@ extern __shared__ __align__(1024) unsigned char dynamic[];
 /* First block of part `part` of tile w. */
 constexpr int first_block(int w, int part) {
     return (part == 0 ? w : 1 - w) * HALF;
+}
+
+/* The j-th block of tile w in the order in which they come. */
+constexpr int block_of(int w, int j) {
+    return first_block(w, j / HALF) + j % HALF;
 }
 
 /* The k-th item of this block, where it lies: nothing of it has to stay in registers. */
@@ -196,23 +203,21 @@ template <int W> void clear_tail(shared_memory &s, int keys) {
     named_sync(OWN_GROUP + W, 128);
 }
 
-/* x = or += Q K^T of some blocks of columns. */
-template <int FROM, int COUNT, bool FIRST>
-void multiply(float (&x)[KEYS / 2], uint32_t q, uint32_t k) {
+/* x = or += Q K^T of what barrier i of a tile stands for. */
+template <int W>
+void multiply_part(int i, float (&x)[KEYS / 2], uint32_t q, uint32_t k, uint32_t tail) {
+    constexpr int EACH = GATHER ? HALF : 1;
 #pragma unroll
-    for (int i = 0; i < 4 * COUNT; i++) {
-        const int at = (FROM + i / 4) * BLOCK + i % 4 * 32;
-        wgmma<half>(x, descriptor_at(q, at), descriptor_at(k, at), !FIRST || i > 0);
+    for (int j = i * EACH; j < (i + 1) * EACH && j < BLOCKS; j++) {
+        const int at = block_of(W, j) * BLOCK;
+#pragma unroll
+        for (int e = 0; e < 4; e++)
+            wgmma<half>(x, descriptor_at(q, at + e * 32), descriptor_at(k, at + e * 32), j + e > 0);
     }
-}
-
-template <int W, int PART>
-void multiply_part(float (&x)[KEYS / 2], uint32_t q, uint32_t k, uint32_t tail) {
-    multiply<first_block(W, PART), HALF, PART == 0>(x, q, k);
-    if constexpr (PART == 1 && TAILS) {
+    if (TAILS && i == FULLS - 1) {
 #pragma unroll
-        for (int i = 0; i < 4; i++)
-            wgmma<half>(x, descriptor_at(q, BLOCKS * BLOCK + i * 32), descriptor_at(tail, i * 32),
+        for (int e = 0; e < 4; e++)
+            wgmma<half>(x, descriptor_at(q, BLOCKS * BLOCK + e * 32), descriptor_at(tail, e * 32),
                         1);
     }
 }
@@ -362,8 +367,8 @@ void finish_logits(const params &p, const work &w, const shared_memory &s, int32
         mask<W>(p, w, s, first, x);
 }
 
-/* Products of a tile. The values added before are there first; if there were any, `freed`, half of
- * a tile for which the loader waits, is given back. */
+/* Products of a tile, as its blocks of columns come. The values added before are there first; if
+ * there were any, `freed`, half of a tile for which the loader waits, is given back. */
 template <int W>
 void ask_logits(const work &w, int32_t tile, bool is_end, shared_memory &s, const course &c,
                 bool adding, barrier &freed, float (&x)[KEYS / 2], float (&o)[OWN / 2]) {
@@ -373,52 +378,37 @@ void ask_logits(const work &w, int32_t tile, bool is_end, shared_memory &s, cons
     const uint32_t q = uniform_half(row_descriptor(shared_address(s.q)));
     const uint32_t k = uniform_half(row_descriptor(shared_address(s.k[W])));
     const uint32_t tail = uniform_half(row_descriptor(shared_address(s.tail[W])));
-    wait_full(s.full[W][0], c.of(W));
     if (!GATHER && is_end) {
-        wait_full(s.full[W][1], c.of(W));
+#pragma unroll
+        for (int i = 0; i < FULLS; i++)
+            wait_full(s.full[W][i], c.of(W));
         clear_tail<W>(s, w.kv_end - tile * KEYS);
     }
-    wgmma_fence();
-    multiply_part<W, 0>(x, q, k, tail);
-    wait_full(s.full[W][1], c.of(W));
-    wgmma_fence(); /* so the compiler wants it behind a loop */
-    multiply_part<W, 1>(x, q, k, tail);
+#pragma unroll
+    for (int i = 0; i < FULLS; i++) {
+        wait_full(s.full[W][i], c.of(W));
+        wgmma_fence(); /* so the compiler wants it behind a loop */
+        multiply_part<W>(i, x, q, k, tail);
+    }
     wgmma_commit();
     wgmma_wait<0>(x);
 }
 
-/* Tile 0 of a pair by warpgroup 0: its weights, and its values with them. */
-void own_tile_0(const params &p, const work &w, int32_t tile, bool adding, bool is_last,
-                bool is_end, shared_memory &s, course &c, rows_state &r, float (&o)[OWN / 2]) {
-    float x[KEYS / 2], base[2], sum[2];
-    uint32_t weights[KEYS / 4];
-    ask_logits<0>(w, tile, is_end, s, c, adding, s.empty[1][1], x, o);
-    if (is_last)
-        leave(s.empty_q);
-    finish_logits<0>(p, w, s, tile, x);
-    soften<0>(s, r, x, base, sum, weights);
-    named_arrive(WEIGHTS, 256);
-    change_base(r, base, o);
-    r.l[0] += sum[0];
-    r.l[1] += sum[1];
-    const uint32_t v = values_of(s, 0, 0);
-    wgmma_fence();
-    add_own(o, weights, v);
-    wgmma_commit();
-    c.turn(0);
+/* Ends a pair, if there was one, with which no other begins. */
+template <int W> void end_pair(shared_memory &s, bool adding, float (&o)[OWN / 2]) {
     wgmma_wait<0>(o);
-    pin(weights);
-    leave(s.empty[0][0]);
+    if (adding)
+        leave(s.empty[1][1 - W]);
 }
 
 /* Asks for the values of the other warpgroup's tile to be added. */
 template <int W>
 void add_other_tile(shared_memory &s, course &c, rows_state &r, float (&o)[OWN / 2]) {
     float base[2];
-    named_sync(WEIGHTS + 1 - W, 256);
+    named_sync(WEIGHTS + 1 - W, THREADS);
     read_base<W>(s, base);
     change_base(r, base, o);
-    wait_full(s.full[1 - W][1], c.of(1 - W));
+    wait_full(s.full[1 - W][LAST_VALUES], c.of(1 - W));
     const uint32_t v = values_of(s, W, 1 - W);
     const uint32_t weights = uniform_half(row_descriptor(shared_address(s.tail[1 - W])));
     wgmma_fence();
@@ -427,62 +417,63 @@ void add_other_tile(shared_memory &s, course &c, rows_state &r, float (&o)[OWN /
     c.turn(1 - W);
 }
 
-void run_item_0(const params &p, const work &w, const tiles &t, shared_memory &s, course &c,
-                rows_state &r, float (&o)[OWN / 2]) {
-    int32_t tile = t.first;
-#pragma unroll 1
-    for (; tile < t.last; tile += 2) {
-        own_tile_0(p, w, tile, tile > w.kv_begin / KEYS, tile + 1 == t.last, false, s, c, r, o);
-        add_other_tile<0>(s, c, r, o);
-    }
-    if (tile == t.last)
-        own_tile_0(p, w, tile, tile > w.kv_begin / KEYS, true, true, s, c, r, o);
-    wgmma_wait<0>(o);
-    if (tile > t.last)
-        leave(s.empty[1][1]);
-}
-
-/* Tile 1 of a pair by warpgroup 1; meanwhile the values of tile 0 are added. */
-void both_tiles_1(const params &p, const work &w, int32_t tile, bool adding, bool is_last,
-                  bool is_end, shared_memory &s, course &c, rows_state &r, float (&o)[OWN / 2]) {
+/* What warpgroup W does for a pair of tiles, the first of which is `tile`: the weights of its own,
+ * and its half of the values of tile 0, then of tile 1. The values added last are given back by the
+ * next pair. */
+template <int W, bool TWO>
+void run_pair(const params &p, const work &w, const tiles &t, int32_t tile, shared_memory &s,
+              course &c, rows_state &r, float (&o)[OWN / 2]) {
+    constexpr bool HAS_OWN = TWO || W == 0, HAS_OTHER = TWO || W == 1;
     float x[KEYS / 2], base[2], sum[2];
     uint32_t weights[KEYS / 4];
-    ask_logits<1>(w, tile, is_end, s, c, adding, s.empty[1][0], x, o);
-    if (is_last)
+    const bool adding = tile > t.first;
+    if constexpr (HAS_OWN)
+        ask_logits<W>(w, tile + W, tile + W == t.last, s, c, adding, s.empty[1][1 - W], x, o);
+    else
+        end_pair<W>(s, adding, o);
+    if (tile + 1 >= t.last)
         leave(s.empty_q);
-    add_other_tile<1>(s, c, r, o);
-    finish_logits<1>(p, w, s, tile, x);
-    soften<1>(s, r, x, base, sum, weights);
-    named_arrive(WEIGHTS + 1, 256);
-    wgmma_wait<0>(o);
-    leave(s.empty[0][1]);
-    change_base(r, base, o);
-    r.l[0] += sum[0];
-    r.l[1] += sum[1];
-    const uint32_t v = values_of(s, 1, 1);
-    wgmma_fence();
-    add_own(o, weights, v);
-    wgmma_commit();
-    c.turn(1);
-}
-
-void run_item_1(const params &p, const work &w, const tiles &t, shared_memory &s, course &c,
-                rows_state &r, float (&o)[OWN / 2]) {
-    int32_t tile = t.first + 1;
-#pragma unroll 1
-    for (; tile <= t.last; tile += 2)
-        both_tiles_1(p, w, tile, tile > w.kv_begin / KEYS + 1, tile + 1 >= t.last, tile == t.last,
-                     s, c, r, o);
-    wgmma_wait<0>(o);
-    if (tile > t.first + 1)
-        leave(s.empty[1][0]);
-    if (tile == t.last + 1) {
-        if (t.first == t.last)
-            leave(s.empty_q);
-        add_other_tile<1>(s, c, r, o);
+    if constexpr (HAS_OTHER && W == 1)
+        add_other_tile<W>(s, c, r, o);
+    if constexpr (HAS_OWN) {
+        finish_logits<W>(p, w, s, tile + W, x);
+        soften<W>(s, r, x, base, sum, weights);
+        named_arrive(WEIGHTS + W, THREADS);
+    }
+    if constexpr (HAS_OTHER && W == 1) {
         wgmma_wait<0>(o);
         leave(s.empty[0][1]);
     }
+    if constexpr (HAS_OWN) {
+        change_base(r, base, o);
+        r.l[0] += sum[0];
+        r.l[1] += sum[1];
+        const uint32_t v = values_of(s, W, W);
+        wgmma_fence();
+        add_own(o, weights, v);
+        wgmma_commit();
+        c.turn(W);
+    }
+    if constexpr (W == 0) {
+        wgmma_wait<0>(o);
+        pin(weights);
+        leave(s.empty[0][0]);
+        if constexpr (HAS_OTHER)
+            add_other_tile<W>(s, c, r, o);
+    }
+}
+
+template <int W>
+void run_item(const params &p, const work &w, const tiles &t, shared_memory &s, course &c,
+              rows_state &r, float (&o)[OWN / 2]) {
+    int32_t tile = t.first;
+#pragma unroll 1
+    for (; tile < t.last; tile += 2)
+        run_pair<W, true>(p, w, t, tile, s, c, r, o);
+    if (tile == t.last)
+        run_pair<W, false>(p, w, t, tile, s, c, r, o);
+    else
+        end_pair<W>(s, true, o);
 }
 
 /* ---- the end of an item ------------------------------------------------------------------------
@@ -550,10 +541,7 @@ template <int W> void compute(const params &p, shared_memory &s) {
         if (t.first <= t.last) {
             barrier_wait(s.full_q, c.of(2));
             c.turn(2);
-            if constexpr (W == 0)
-                run_item_0(p, w, t, s, c, r, o);
-            else
-                run_item_1(p, w, t, s, c, r, o);
+            run_item<W>(p, w, t, s, c, r, o);
         }
         write_item<W>(p, w, r, o, s);
     }
@@ -568,26 +556,29 @@ extern "C" __global__ void __launch_bounds__(BOLIDE__SM90_THREADS, 1)
         barrier_init(s.full_q, 1);
         barrier_init(s.empty_q, 8);
         for (int i = 0; i < 2; i++) {
-            for (int j = 0; j < 2; j++) {
+            for (int j = 0; j < FULLS; j++)
                 barrier_init(s.full[i][j], FULL_ARRIVALS);
+            for (int j = 0; j < 2; j++)
                 barrier_init(s.empty[i][j], 4);
-            }
         }
         fence_barrier_init();
     }
+    /* Neither read nor waited for, so that it does no harm if it is not written yet. */
+    if (threadIdx.x == 32)
+        asm volatile("prefetch.global.L2 [%0];" ::"l"(a.p.heads + blockIdx.x));
     __syncthreads();
     wait_for_previous_kernel();
     release_next_kernel();
     const int group = (int)threadIdx.x / 128;
     if (group == 2) {
-        give_registers<GATHER ? 56 : 40>();
+        give_registers<56>();
         if ((int)threadIdx.x / 32 % 4 < LOADERS)
             load_all(a, s);
     } else if (group == 0) {
-        take_registers<GATHER ? 224 : 232>();
+        take_registers<224>();
         compute<0>(a.p, s);
     } else {
-        take_registers<GATHER ? 224 : 232>();
+        take_registers<224>();
         compute<1>(a.p, s);
     }
 }

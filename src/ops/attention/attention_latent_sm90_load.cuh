@@ -28,20 +28,22 @@ asked ask(const params &p, const work &w, int32_t tile, int32_t last) {
 /* A part of a tile by boxes; called by one warp. */
 template <int W, int PART>
 void copy_part(const latent_params &a, shared_memory &s, const asked &at, uint64_t policy) {
-    constexpr int FIRST = first_block(W, PART), COUNT = HALF + (PART == 1 ? TAILS : 0);
+    constexpr int COUNT = HALF + (PART == 1 ? TAILS : 0);
     const int32_t lane = threadIdx.x % 32;
     const int boxes = __popc(__ballot_sync(0xffffffffu, at.page >= 0));
-    if (lane == 0)
-        barrier_expect(s.full[W][PART], (uint32_t)(boxes * COUNT * BOX * 128));
+    if (lane < COUNT)
+        barrier_expect(s.full[W][PART * HALF + lane], (uint32_t)(boxes * BOX * 128));
     __syncwarp();
     if (at.page < 0)
         return;
 #pragma unroll
-    for (int b = FIRST; b < FIRST + HALF; b++)
-        copy_box(s.k[W][b] + lane * BOX * 128, a.ckv, s.full[W][PART], 64 * b, at.row, 0, at.page,
+    for (int j = PART * HALF; j < PART * HALF + HALF; j++) {
+        const int b = block_of(W, j);
+        copy_box(s.k[W][b] + lane * BOX * 128, a.ckv, s.full[W][j], 64 * b, at.row, 0, at.page,
                  policy);
+    }
     if (PART == 1 && TAILS)
-        copy_box(s.tail[W] + lane * BOX * 128, a.kpe, s.full[W][PART], 0, at.row, 0, at.page,
+        copy_box(s.tail[W] + lane * BOX * 128, a.kpe, s.full[W][FULLS - 1], 0, at.row, 0, at.page,
                  policy);
 }
 

@@ -29,8 +29,19 @@ enum {
     BOLIDE__SM90_PAGED = 1,
     BOLIDE__SM90_CAPPED = 2,
     BOLIDE__SM90_SIGNED = 8, /* what logits are scaled by may be below 0 */
-    BOLIDE__SM90_Q_BOX = 4   /* the rows of a tile of q are one box: the group divides them */
+    BOLIDE__SM90_Q_BOX = 4,  /* the rows of a tile of q are one box: the group divides them */
+    BOLIDE__SM90_WIDE = 16 /* a copy brings whole rows of a page, 8 rows of each block at a time */
 };
+
+/* An item in shared memory, of which the kernels have a ring of SLOTS. */
+enum { BOLIDE__SM90_SLOTS = 4 };
+
+typedef struct bolide__sm90_item {
+    bolide__attention_work w;
+    int32_t head;        /* of keys; −1: there are no more */
+    int32_t first, last; /* tiles of keys, last < first: none */
+    int32_t unused;
+} bolide__sm90_item;
 
 /* Of attention_sm90_fp8.cu: head size, keys of a tile, stages of keys and values, turned tiles. */
 enum {

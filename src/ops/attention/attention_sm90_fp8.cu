@@ -34,7 +34,7 @@ constexpr bool PAGED = FLAGS & BOLIDE__SM90_PAGED;
 constexpr bool CAPPED = FLAGS & BOLIDE__SM90_CAPPED;
 constexpr bool Q_BOX = FLAGS & BOLIDE__SM90_Q_BOX;
 constexpr bool SIGNED = FLAGS & BOLIDE__SM90_SIGNED;
-constexpr bool GATHER = false;
+constexpr bool GATHER = false, WIDE = false;
 static_assert(KEYS == 128 && D_QK == 128, "blocks of 128 bytes, turned to the same");
 
 using half = e4m3;
@@ -42,20 +42,23 @@ using out_elem = element<OT>::type;
 constexpr int SIZE = 1;
 constexpr int COLUMNS = 128; /* of a block */
 constexpr int ROWS = BOLIDE__SM90_ROWS;
-constexpr int STAGES = BOLIDE__FP8_SM90_STAGES, TURNED = BOLIDE__FP8_SM90_TURNED;
+constexpr int STAGES = BOLIDE__FP8_SM90_STAGES;
+constexpr int V_STAGES = BOLIDE__FP8_SM90_TURNED; /* turned tiles */
 constexpr int GROUPS = 2;
 constexpr int DV = D_VO;
 constexpr int Q_BLOCKS = 1, V_BLOCKS = 1;
-constexpr int STEPS = D_QK / 32; /* products of 32 deep in a logit */
+constexpr int STEPS = D_QK / 32;   /* products of 32 deep in a logit */
+constexpr int V_STEPS = KEYS / 32; /* and in a tile's sums */
+constexpr int WORDS = KEYS / 8;    /* of a thread's weights */
 constexpr int BLOCK = KEYS * 128;
 constexpr int Q_BLOCK = ROWS * 128;
 constexpr int Q_STAGES = 2;
 /* Products with values that a warpgroup asks for before the other one's turn; -1: no turns. */
 constexpr int HAND = 4;
-constexpr int SLOTS = 4;
-/* A base is raised when weights would exceed 2^8, of 448 that e4m3 has, and weights then begin at
- * 2^5; small ones keep 14 powers of two below. */
-constexpr float SLACK = 8.0f, BELOW = 5.0f;
+constexpr int SLOTS = BOLIDE__SM90_SLOTS;
+/* A base is raised when a thread's weights of a tile add up to more than e4m3 has, to where they
+ * begin at 2^3: those of equal keys then just do. Small ones keep 12 powers of two below. */
+constexpr float MOST = 448.0f, BELOW = 3.0f;
 constexpr int WARPS = 4 * GROUPS;
 constexpr int GATHERERS = 1, TURNERS = 3; /* warps */
 constexpr bool LOADER_DEALS = true;
@@ -63,25 +66,18 @@ constexpr bool LOADER_DEALS = true;
 using params = bolide__attention_sm90_params;
 using work = bolide__attention_work;
 
-enum named { ORDER = 1, OWN = ORDER + GROUPS };
-
-struct item {
-    work w;
-    int32_t head;        /* of keys; -1: there are no more */
-    int32_t first, last; /* tiles of keys, last < first: none */
-    int32_t unused;
-};
+using item = bolide__sm90_item;
 
 struct shared_memory {
     alignas(1024) unsigned char q[Q_STAGES][Q_BLOCKS][Q_BLOCK];
     alignas(1024) unsigned char k[STAGES][Q_BLOCKS][BLOCK];
     alignas(1024) unsigned char v[STAGES][V_BLOCKS][BLOCK];
-    alignas(1024) unsigned char turned[TURNED][BLOCK];
+    alignas(1024) unsigned char turned[V_STAGES][BLOCK];
     alignas(16) item items[SLOTS];
     barrier full_q[Q_STAGES], empty_q[Q_STAGES];
     barrier full_k[STAGES], empty_k[STAGES];
     barrier full_v[STAGES], empty_v[STAGES];
-    barrier full_t[TURNED], empty_t[TURNED];
+    barrier full_t[V_STAGES], empty_t[V_STAGES];
     barrier full_item[SLOTS], empty_item[SLOTS];
 };
 
@@ -136,7 +132,7 @@ void turn_tile(const unsigned char *from, unsigned char *to, int keys) {
 void turn_all(shared_memory &s) {
     ring_place<SLOTS> ip = {0, 0};
     ring_place<STAGES> vp = {0, 0};
-    ring_place<TURNED> tp = {0, 1};
+    ring_place<V_STAGES> tp = {0, 1};
     const bool first_lane = threadIdx.x % 32 == 0;
     for (;; ip.advance()) {
         barrier_wait(s.full_item[ip.stage], ip.phase);
@@ -177,121 +173,32 @@ void multiply_keys(float (&x)[KEYS / 2], uint32_t q, uint32_t k) {
 
 /* Sums of a tile = P V, steps [FROM, TO) of 32 keys. */
 template <int FROM, int TO>
-void multiply_values(float (&part)[DV / 2], const uint32_t (&weights)[KEYS / 8], uint32_t v) {
+void add_values(float (&part)[DV / 2], const uint32_t (&weights)[WORDS], uint32_t v) {
 #pragma unroll
     for (int i = FROM; i < TO; i++)
         wgmma_e4m3(part, weights + 4 * i, descriptor_at(v, i * 32), i > 0);
 }
 
+barrier (&full_values(shared_memory &s))[V_STAGES] {
+    return s.full_t;
+}
+
+barrier (&empty_values(shared_memory &s))[V_STAGES] {
+    return s.empty_t;
+}
+
+uint32_t own_values(shared_memory &s, int stage) {
+    return uniform_half(row_descriptor(shared_address(s.turned[stage])));
+}
+
+/* Turned tiles have zeros behind the last key. */
+void clear_tail(shared_memory &s, int stage, int keys, int group) {
+}
+
+#include "ops/attention/attention_sm90_turn.cuh"
+
 /* ---- a warpgroup that computes -----------------------------------------------------------------
  */
-
-void leave(barrier &b) {
-    __syncwarp();
-    if (threadIdx.x % 32 == 0)
-        barrier_arrive(b);
-}
-
-/* The assembler likes to move the exponentials behind a wait for products that they do not need.
- * What depends on all of them cannot move across a branch on it, which is never taken. */
-void compute_now(const rows_state &r, float (&x)[KEYS / 2]) {
-    pin(x);
-    if (__any_sync(0xffffffffu, r.l[0] < 0 || r.l[1] < 0))
-        __trap();
-}
-
-/* What a warpgroup carries from tile to tile. */
-struct stream {
-    int group;
-    ring_place<STAGES> k;
-    ring_place<TURNED> t;
-    ring_place<Q_STAGES> q;
-    ring_place<SLOTS> items;
-};
-
-/* Low halves of the descriptors of the tiles whose turn it is. */
-uint32_t own_queries(shared_memory &s, const stream &c) {
-    return uniform_half(row_descriptor(shared_address(s.q[c.q.stage]) + c.group * 64 * 128));
-}
-
-uint32_t own_keys(shared_memory &s, const stream &c) {
-    return uniform_half(row_descriptor(shared_address(s.k[c.k.stage])));
-}
-
-uint32_t own_values(shared_memory &s, const stream &c) {
-    return uniform_half(row_descriptor(shared_address(s.turned[c.t.stage])));
-}
-
-/* The products of a tile are there: its keys may be overwritten, and behind an item's last Q. */
-void leave_keys(shared_memory &s, stream &c, bool is_last) {
-    leave(s.empty_k[c.k.stage]);
-    c.k.advance();
-    if (is_last) {
-        leave(s.empty_q[c.q.stage]);
-        c.q.advance();
-    }
-}
-
-void leave_values(shared_memory &s, stream &c) {
-    leave(s.empty_t[c.t.stage]);
-    c.t.advance();
-}
-
-/* The first tile of an item: no values wait to be added. */
-void begin_item(const params &a, shared_memory &s, stream &c, const item &it, rows_state &r,
-                float (&x)[KEYS / 2], uint32_t (&weights)[KEYS / 8]) {
-    begin_rows(a.p, it, c.group, r);
-    if constexpr (Q_BOX)
-        barrier_wait(s.full_q[c.q.stage], c.q.phase);
-    else
-        load_own_queries(a.p, it, s.q[c.q.stage], c.group);
-    barrier_wait(s.full_k[c.k.stage], c.k.phase);
-    const uint32_t q = own_queries(s, c), k = own_keys(s, c);
-    wgmma_fence();
-    multiply_keys(x, q, k);
-    wgmma_commit();
-    wgmma_wait<0>(x);
-    leave_keys(s, c, it.first == it.last);
-    soften(a.p, r, it.last * KEYS, x);
-    pack_weights(weights, x);
-}
-
-void take_turn(const stream &c) {
-    if constexpr (HAND >= 0)
-        named_sync(ORDER + c.group, 256);
-}
-
-void pass_turn(const stream &c) {
-    if constexpr (HAND >= 0)
-        named_arrive(ORDER + (c.group + 1) % GROUPS, 256);
-}
-
-/* As in attention_sm90.cu; the sums of the tile before are in `part`. */
-void turn(const params &a, shared_memory &s, stream &c, int first, bool is_last, rows_state &r,
-          float (&x)[KEYS / 2], float (&part)[DV / 2], uint32_t (&weights)[KEYS / 8]) {
-    constexpr int PASS = HAND < 0 ? 0 : smaller(HAND, KEYS / 32);
-    const uint32_t v = own_values(s, c), q = own_queries(s, c), k = own_keys(s, c);
-    barrier &full_k = s.full_k[c.k.stage], &full_t = s.full_t[c.t.stage];
-    if (!(barrier_is_over(full_k, c.k.phase) & barrier_is_over(full_t, c.t.phase))) {
-        barrier_wait(full_k, c.k.phase);
-        barrier_wait(full_t, c.t.phase);
-    }
-    take_turn(c);
-    wgmma_fence();
-    multiply_keys(x, q, k);
-    wgmma_commit();
-    multiply_values<0, PASS>(part, weights, v);
-    pass_turn(c);
-    multiply_values<PASS, KEYS / 32>(part, weights, v);
-    wgmma_commit();
-    wgmma_wait<1>(x);
-    leave_keys(s, c, is_last);
-    soften(a.p, r, first, x);
-    compute_now(r, x);
-    wgmma_wait<0>(part);
-    pin(weights);
-    leave_values(s, c);
-}
 
 void add(float (&o)[DV / 2], const float (&part)[DV / 2]) {
 #pragma unroll
@@ -299,51 +206,34 @@ void add(float (&o)[DV / 2], const float (&part)[DV / 2]) {
         o[i] += part[i];
 }
 
-/* The values of an item's last tile. */
-void add_last_values(shared_memory &s, stream &c, float (&o)[DV / 2], float (&part)[DV / 2],
-                     const uint32_t (&weights)[KEYS / 8]) {
-    const uint32_t v = own_values(s, c);
-    barrier_wait(s.full_t[c.t.stage], c.t.phase);
-    wgmma_fence();
-    multiply_values<0, KEYS / 32>(part, weights, v);
-    wgmma_commit();
-    wgmma_wait<0>(part);
-    leave_values(s, c);
-    add(o, part);
-}
-
-void compute(const params &a, shared_memory &s) {
-    stream c = {(int)threadIdx.x / 128 - 1};
+void compute(const params &a, shared_memory &s, int group) {
+    stream c = {group};
     rows_state r;
     float x[KEYS / 2], o[DV / 2], part[DV / 2];
-    uint32_t weights[KEYS / 8];
+    uint32_t weights[WORDS];
     if (HAND >= 0 && c.group == 1)
         named_arrive(ORDER, 256); /* the first turn is warpgroup 0's */
 #pragma unroll 1
-    for (;; c.items.advance()) {
-        barrier_wait(s.full_item[c.items.stage], c.items.phase);
-        const item &it = s.items[c.items.stage];
-        if (it.head < 0)
+    for (;;) {
+        const tiles t = await_item(s, c.items);
+        if (t.head < 0)
             break;
-#pragma unroll
-        for (int i = 0; i < DV / 2; i++)
-            o[i] = 0;
-        if (it.first > it.last) {
-            begin_rows(a.p, it, c.group, r);
+        clear_sums(o);
+        if (t.first > t.last) {
+            begin_rows(a.p, own_item(s, c), c.group, r);
         } else {
-            begin_item(a, s, c, it, r, x, weights);
-            const int last = it.first;
+            begin_stream(a, s, c, t, r, x, weights);
 #pragma unroll 1
-            for (int n = it.last - 1; n >= last; n--) {
-                turn(a, s, c, n * KEYS, n == last, r, x, part, weights);
+            for (int n = t.last - 1; n >= t.first; n--) {
+                turn(a, s, c, n * KEYS, n == t.first, r, x, part, weights);
                 add(o, part);
-                rescale(r, o);
-                pack_weights(weights, x);
+                soften(r, x, weights, o);
             }
-            add_last_values(s, c, o, part, weights);
+            add_last_values(s, c, part, weights);
+            add(o, part);
         }
-        write_rows(a.p, it, c.group, r, o);
-        leave(s.empty_item[c.items.stage]);
+        write_rows(a.p, own_item(s, c), c.group, r, o);
+        leave_item(s, c);
     }
 }
 
@@ -354,28 +244,16 @@ extern "C" __global__ void __launch_bounds__(BOLIDE__SM90_THREADS, 1)
         prefetch_map(a.q);
         prefetch_map(a.k);
         prefetch_map(a.v);
-        for (int i = 0; i < Q_STAGES; i++) {
-            barrier_init(s.full_q[i], 1);
-            barrier_init(s.empty_q[i], WARPS);
-        }
-        for (int i = 0; i < STAGES; i++) {
-            barrier_init(s.full_k[i], 1);
-            barrier_init(s.full_v[i], 1);
-            barrier_init(s.empty_k[i], WARPS);
-            barrier_init(s.empty_v[i], TURNERS);
-        }
-        for (int i = 0; i < TURNED; i++) {
+        begin_barriers(s, 1, TURNERS, GATHERERS + TURNERS);
+        for (int i = 0; i < V_STAGES; i++) {
             barrier_init(s.full_t[i], TURNERS);
             barrier_init(s.empty_t[i], WARPS);
-        }
-        for (int i = 0; i < SLOTS; i++) {
-            barrier_init(s.full_item[i], 1);
-            barrier_init(s.empty_item[i], WARPS + GATHERERS + TURNERS);
         }
         fence_barrier_init();
     }
     __syncthreads();
-    if (threadIdx.x < 128) {
+    const int warpgroup = of_warp(threadIdx.x / 128);
+    if (warpgroup == 0) {
         give_registers<40>();
         if (threadIdx.x < 32)
             load_all(a, s);
@@ -383,6 +261,6 @@ extern "C" __global__ void __launch_bounds__(BOLIDE__SM90_THREADS, 1)
             turn_all(s);
     } else {
         take_registers<232>();
-        compute(a, s);
+        compute(a, s, warpgroup - 1);
     }
 }

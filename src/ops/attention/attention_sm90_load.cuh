@@ -140,18 +140,24 @@ int32_t look_up(const bolide__attention_params &p, const work &w, int32_t tile) 
     return 0;
 }
 
-/* One side of a tile, to be called by the whole warp. */
+/* One side of a tile, to be called by the whole warp. head_columns: from a head to the next, where
+ * copies are wide. */
 template <int BLOCKS>
 void copy_tile(unsigned char (&to)[BLOCKS][BLOCK], const bolide__tensor_map &map, barrier &full,
                barrier &empty, uint32_t phase, const bolide__attention_params &p, const item &it,
-               int32_t start, int32_t tile, int32_t page, uint64_t policy) {
+               int32_t start, int64_t head_columns, int32_t tile, int32_t page, uint64_t policy) {
     const int32_t lane = threadIdx.x % 32, key = tile * KEYS + lane * BOX;
     barrier_wait(empty, phase);
     const int boxes = __popc(__ballot_sync(0xffffffffu, page >= 0));
     if (lane == 0)
         barrier_expect(full, (uint32_t)(boxes * BLOCKS * BOX * 128));
     __syncwarp();
-    if (page >= 0) {
+    if (page < 0)
+        return;
+    if constexpr (WIDE) {
+        copy_box(to[0] + lane * BOX * BLOCKS * 128, map, full, 0, 0,
+                 it.head * (int32_t)(head_columns / COLUMNS), 0, page, policy);
+    } else {
         const int32_t row = PAGED ? (int32_t)((uint32_t)key % (uint32_t)p.page_size) : start + key;
 #pragma unroll
         for (int b = 0; b < BLOCKS; b++)
@@ -178,14 +184,15 @@ void copy_queries(const params &a, shared_memory &s, const item &it,
  *
  * Where pages do not make boxes, four warps copy 16 bytes a lane, two rows or more at a time, each
  * warp a quarter of a tile. Which page a row lies on is asked for by one lane a row, two tiles
- * ahead, and nothing is computed from the answer before it is needed.
+ * ahead, and nothing is computed from the answer before it is needed; then that lane finds where
+ * the row begins, and the others only ask it.
  */
 
 constexpr int ROW_LANES = D_QK <= 64 ? 8 : 16; /* that share a row; wider rows take several turns */
 constexpr int TURN_ROWS = 32 / ROW_LANES;
 constexpr int WARP_ROWS = KEYS / 4;
 constexpr int TURNS = WARP_ROWS / TURN_ROWS;
-constexpr int AT_ONCE = TURNS % 4 == 0 ? 4 : TURNS % 5 == 0 ? 5 : 1; /* turns */
+constexpr int AT_ONCE = TURNS % 8 == 0 ? 8 : TURNS % 5 == 0 ? 5 : 1; /* turns */
 static_assert(WARP_ROWS <= 32 && WARP_ROWS % TURN_ROWS == 0, "rows of a warp");
 
 /* A lane's row of a tile. */
@@ -206,26 +213,25 @@ asked_row ask(const bolide__attention_params &p, const work &w, int32_t tile) {
     return r;
 }
 
+/* An address that another lane has. */
+uint64_t row_from(uint64_t own, int lane) {
+    const uint32_t low = __shfl_sync(0xffffffffu, (uint32_t)own, lane);
+    const uint32_t high = __shfl_sync(0xffffffffu, (uint32_t)(own >> 32), lane);
+    return (uint64_t)high << 32 | low;
+}
+
 /* Rows of 16-byte pieces of one side of a tile, to be shared by the warp's lanes. WHOLE: they all
- * have keys, and no columns are missing. */
+ * have keys, and no columns are missing; otherwise `any` is an address that can be read. */
 template <bool WHOLE, int BLOCKS, int D>
-void gather_rows(unsigned char *to, const half *from, int64_t page_step, int64_t row_step,
-                 const asked_row &asked) {
+void gather_rows(unsigned char *to, uint64_t own, const half *any) {
     const int lane = threadIdx.x % 32, part = lane / ROW_LANES, piece = lane % ROW_LANES;
     const int warp_row = (int)threadIdx.x / 32 * WARP_ROWS + part;
-    from += piece * 8;
 #pragma unroll 1
     for (int first = 0; first < TURNS; first += AT_ONCE) {
-        const half *start[AT_ONCE];
-        bool there[AT_ONCE];
+        uint64_t from[AT_ONCE];
 #pragma unroll
-        for (int i = 0; i < AT_ONCE; i++) {
-            const int own = (first + i) * TURN_ROWS + part;
-            const int32_t page = __shfl_sync(0xffffffffu, asked.page, own);
-            const int32_t in_page = __shfl_sync(0xffffffffu, asked.in_page, own);
-            there[i] = WHOLE || page >= 0;
-            start[i] = from + (there[i] ? page * page_step + in_page * row_step : 0);
-        }
+        for (int i = 0; i < AT_ONCE; i++)
+            from[i] = row_from(own, (first + i) * TURN_ROWS + part);
 #pragma unroll
         for (int i = 0; i < AT_ONCE; i++) {
             const int row = warp_row + (first + i) * TURN_ROWS;
@@ -235,12 +241,10 @@ void gather_rows(unsigned char *to, const half *from, int64_t page_step, int64_t
                 if (BLOCKS * 8 % ROW_LANES != 0 && at + piece >= BLOCKS * 8)
                     break;
                 unsigned char *at_piece = at_row + (at + piece) / 8 * BLOCK;
-                if constexpr (WHOLE) {
-                    copy_16(at_piece, start[i] + at * 8, 16);
-                } else {
-                    const bool here = there[i] && (at + piece) * 8 < D;
-                    copy_16(at_piece, here ? start[i] + at * 8 : from, here ? 16 : 0);
-                }
+                const bool here = WHOLE || (from[i] && (at + piece) * 8 < D);
+                copy_16(at_piece,
+                        here ? reinterpret_cast<const half *>(from[i] + (at + piece) * 16) : any,
+                        here ? 16 : 0);
             }
         }
     }
@@ -251,12 +255,15 @@ template <int BLOCKS, int D>
 void gather_tile(unsigned char (&to)[BLOCKS][BLOCK], const half *from, int64_t page_step,
                  int64_t row_step, barrier &full, barrier &empty, uint32_t phase,
                  const asked_row &asked) {
+    const uint64_t own =
+        asked.page < 0
+            ? 0
+            : reinterpret_cast<uint64_t>(from + asked.page * page_step + asked.in_page * row_step);
     barrier_wait(empty, phase);
-    if (D == BLOCKS * 64 &&
-        __all_sync(0xffffffffu, asked.page >= 0 || threadIdx.x % 32 >= WARP_ROWS))
-        gather_rows<true, BLOCKS, D>(to[0], from, page_step, row_step, asked);
+    if (D == BLOCKS * 64 && __all_sync(0xffffffffu, own || threadIdx.x % 32 >= WARP_ROWS))
+        gather_rows<true, BLOCKS, D>(to[0], own, from);
     else
-        gather_rows<false, BLOCKS, D>(to[0], from, page_step, row_step, asked);
+        gather_rows<false, BLOCKS, D>(to[0], own, from);
     barrier_arrive_copied(full);
 }
 
@@ -288,8 +295,8 @@ void copy_keys(const params &a, shared_memory &s, const item &it, int32_t tile, 
                                     static_cast<const half *>(a.p.k) + it.head * a.p.k_h,
                                     a.p.k_page, a.p.k_n, full, empty, at.phase, l.row);
     else
-        copy_tile(s.k[at.stage], a.k, full, empty, at.phase, a.p, it, it.w.kv_start, tile, l.page,
-                  policy);
+        copy_tile(s.k[at.stage], a.k, full, empty, at.phase, a.p, it, it.w.kv_start, a.p.k_h, tile,
+                  l.page, policy);
     at.advance();
 }
 
@@ -301,8 +308,8 @@ void copy_values(const params &a, shared_memory &s, const item &it, int32_t tile
                                     static_cast<const half *>(a.p.v) + it.head * a.p.v_h,
                                     a.p.v_page, a.p.v_n, full, empty, at.phase, l.row);
     else
-        copy_tile(s.v[at.stage], a.v, full, empty, at.phase, a.p, it, it.w.v_start, tile, l.page,
-                  policy);
+        copy_tile(s.v[at.stage], a.v, full, empty, at.phase, a.p, it, it.w.v_start, a.p.v_h, tile,
+                  l.page, policy);
     at.advance();
 }
 

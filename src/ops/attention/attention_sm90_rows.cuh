@@ -7,10 +7,13 @@
 #ifndef BOLIDE_OPS_ATTENTION_SM90_ROWS_CUH
 #define BOLIDE_OPS_ATTENTION_SM90_ROWS_CUH
 
+enum named { ORDER = 1, OWN = ORDER + GROUPS }; /* numbers of barriers, one a warpgroup */
+
+constexpr float NO_BASE = -1.2676506e30f; /* −2^100: beside it any logit is too large */
+
 struct rows_state {
-    float m[2]; /* base of the weights, in powers of two; at most SLACK below the largest logit */
-    float l[2]; /* this thread's part of the sum of weights */
-    float weight[2];             /* by which what was summed so far is to be multiplied */
+    float m[2];                  /* base of the weights, in powers of two */
+    float l[2];                  /* this thread's part of the sum of weights */
     float scale[2];              /* of the products; with a cap the logits come to units of it */
     int32_t low[2], high[2];     /* keys that the row sees */
     int32_t open_low, open_high; /* keys that every row of the warpgroup sees */
@@ -21,12 +24,15 @@ int32_t row_of(int group, int i) {
     return group * 64 + threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4 + 8 * i;
 }
 
+/* Where rows of q are boxes, the group is a power of two. */
 int32_t token_of(const bolide__attention_params &p, const work &w, int32_t row) {
-    return (int32_t)((uint32_t)(w.row + row) / (uint32_t)p.group);
+    const uint32_t at = (uint32_t)(w.row + row), group = (uint32_t)p.group;
+    return (int32_t)(Q_BOX ? at >> (__ffs((int)group) - 1) : at / group);
 }
 
 int32_t head_of(const bolide__attention_params &p, const item &it, int32_t row) {
-    return it.head * (int32_t)p.group + (int32_t)((uint32_t)(it.w.row + row) % (uint32_t)p.group);
+    const uint32_t at = (uint32_t)(it.w.row + row), group = (uint32_t)p.group;
+    return it.head * (int32_t)group + (int32_t)(Q_BOX ? at & (group - 1) : at % group);
 }
 
 float scale_of(const bolide__attention_scale &s, int64_t head) {
@@ -49,9 +55,8 @@ void begin_rows(const bolide__attention_params &p, const item &it, int group, ro
 #pragma unroll
     for (int i = 0; i < 2; i++) {
         const int32_t row = row_of(group, i), token = token_of(p, it.w, row);
-        r.m[i] = -INFINITE;
+        r.m[i] = NO_BASE;
         r.l[i] = 0;
-        r.weight[i] = 1;
         r.scale[i] = common * scale_of(p.q_scale, head_of(p, it, row));
         /* A scale of 0 would turn a masked key's infinity into NaN. */
         if constexpr (!CAPPED && !SIGNED)
@@ -127,63 +132,101 @@ void mask(const rows_state &r, int32_t first, float (&x)[KEYS / 2]) {
     }
 }
 
-/* Turns the products of a tile into weights, and says what the sums so far are to be multiplied
- * by. Each row decides on its own, so that its bits do not depend on its neighbours. */
-void soften(const bolide__attention_params &p, rows_state &r, int32_t first, float (&x)[KEYS / 2]) {
+/* Products become logits, those of keys that a row does not see the least. */
+void prepare(const bolide__attention_params &p, const rows_state &r, int32_t first,
+             float (&x)[KEYS / 2]) {
     bend(p, r, x);
     if (first < r.open_low || first + KEYS > r.open_high)
         mask(r, first, x);
-    float base[2], scale[2];
-#pragma unroll
-    for (int i = 0; i < 2; i++) {
-        scale[i] = CAPPED ? 1.0f : SIGNED ? fmaxf(fabsf(r.scale[i]), 1e-36f) : r.scale[i];
-        float top[2] = {x[2 * i], x[2 * i + 1]};
-#pragma unroll
-        for (int e = 4; e < KEYS / 2; e += 4) {
-            top[0] = fmaxf(top[0], x[e + 2 * i]);
-            top[1] = fmaxf(top[1], x[e + 2 * i + 1]);
-        }
-        const float most = lanes_max<4>(fmaxf(top[0], top[1])) * scale[i];
-        const float m = most > r.m[i] + SLACK ? most - BELOW : r.m[i];
-        base[i] = m == -INFINITE ? 0.0f : m;
-        r.weight[i] = exp2_fast(r.m[i] - base[i]);
-        r.m[i] = m;
-    }
-    float sum[2][2] = {};
-#pragma unroll
-    for (int e = 0; e < KEYS / 2; e++) {
-        x[e] = exp2_fast(fmaf(x[e], scale[e / 2 % 2], -base[e / 2 % 2]));
-        sum[e / 2 % 2][e % 2] += x[e];
-    }
-#pragma unroll
-    for (int i = 0; i < 2; i++)
-        r.l[i] = fmaf(r.l[i], r.weight[i], sum[i][0] + sum[i][1]);
 }
 
-/* The sums of weights by values at the base that soften has chosen. */
-void rescale(const rows_state &r, float (&o)[DV / 2]) {
-    if (__any_sync(0xffffffffu, r.weight[0] != 1.0f || r.weight[1] != 1.0f)) {
+/* Largest logit of a row in a tile, in powers of two. */
+float largest(const float (&x)[KEYS / 2], int i, float scale) {
+    float top[2] = {x[2 * i], x[2 * i + 1]};
 #pragma unroll
-        for (int e = 0; e < DV / 2; e++)
-            o[e] *= r.weight[e / 2 % 2];
+    for (int e = 4; e < KEYS / 2; e += 4) {
+        top[0] = fmaxf(top[0], x[e + 2 * i]);
+        top[1] = fmaxf(top[1], x[e + 2 * i + 1]);
     }
+    return lanes_max<4>(fmaxf(top[0], top[1])) * scale;
 }
 
-/* As the next product takes them: pairs of 16 bits, or fours of 8, whose keys are 8 apart by twos;
- * the values lie in the same order. */
-void pack_weights(uint32_t (&to)[KEYS * SIZE / 8], const float (&x)[KEYS / 2]) {
+/* What logits are multiplied by once their order is right. */
+float size_of(const rows_state &r, int i) {
+    return CAPPED ? 1.0f : SIGNED ? fmaxf(fabsf(r.scale[i]), 1e-36f) : r.scale[i];
+}
+
+/* Four weights, whose products the next instruction takes: pairs of 16 bits, or fours of 8, whose
+ * keys are 8 apart by twos; the values lie in the same order. */
+void pack_weights(uint32_t (&to)[WORDS], int e, const float (&w)[8]) {
     if constexpr (SIZE == 2) {
 #pragma unroll
-        for (int i = 0; i < KEYS / 4; i++)
-            to[i] = floats_to_halves<out_elem>(x[2 * i], x[2 * i + 1]);
+        for (int i = 0; i < 4; i++)
+            to[e / 2 + i] = floats_to_halves<out_elem>(w[2 * i], w[2 * i + 1]);
     } else {
 #pragma unroll
-        for (int i = 0; i < KEYS / 8; i++) {
-            const int e = 8 * (i / 2) + 2 * (i % 2);
-            to[i] = floats_to_e4m3x2(x[e], x[e + 1]) |
-                    (uint32_t)floats_to_e4m3x2(x[e + 4], x[e + 5]) << 16;
-        }
+        for (int i = 0; i < 2; i++)
+            to[e / 4 + i] = floats_to_e4m3x2(w[2 * i], w[2 * i + 1]) |
+                            (uint32_t)floats_to_e4m3x2(w[2 * i + 4], w[2 * i + 5]) << 16;
     }
+}
+
+/* Weights at the bases that rows have, as the next product takes them, and this thread's sums. */
+void weigh(const rows_state &r, const float (&x)[KEYS / 2], uint32_t (&to)[WORDS],
+           float (&sum)[2]) {
+    const float scale[2] = {size_of(r, 0), size_of(r, 1)};
+    float part[2][2] = {};
+#pragma unroll
+    for (int e = 0; e < KEYS / 2; e += 8) {
+        float w[8];
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+            w[i] = exp2_fast(fmaf(x[e + i], scale[i / 2 % 2], -r.m[i / 2 % 2]));
+            part[i / 2 % 2][i % 2] += w[i];
+        }
+        pack_weights(to, e, w);
+    }
+    sum[0] = part[0][0] + part[0][1];
+    sum[1] = part[1][0] + part[1][1];
+}
+
+/* The products of an item's first tile: each row's base is its largest logit. */
+void soften_first(rows_state &r, const float (&x)[KEYS / 2], uint32_t (&to)[WORDS]) {
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        const float most = largest(x, i, size_of(r, i));
+        r.m[i] = most == -INFINITE ? NO_BASE : most - BELOW;
+    }
+    weigh(r, x, to, r.l);
+}
+
+/* Of a later tile, whose products `prepare` has seen. Weights are taken at the bases that rows
+ * have; where their sum tells that one may be too large, or there was no key before, the row gets a
+ * new base, and what it has summed so far is brought to it. Each row decides on its own, so that
+ * its bits do not depend on its neighbours. */
+void soften(rows_state &r, const float (&x)[KEYS / 2], uint32_t (&to)[WORDS], float (&o)[DV / 2]) {
+    float sum[2];
+    weigh(r, x, to, sum);
+    const bool over[2] = {!(sum[0] <= MOST), !(sum[1] <= MOST)};
+    if (__any_sync(0xffffffffu, over[0] | over[1])) {
+        float weight[2];
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            const uint32_t lanes = __ballot_sync(0xffffffffu, over[i]);
+            const float most = largest(x, i, size_of(r, i));
+            const bool raised = lanes >> (threadIdx.x & 28) & 15;
+            const float m = !raised || most == -INFINITE ? r.m[i] : most - BELOW;
+            weight[i] = exp2_fast(r.m[i] - m);
+            r.l[i] *= weight[i];
+            r.m[i] = m;
+        }
+#pragma unroll
+        for (int e = 0; e < DV / 2; e++)
+            o[e] *= weight[e / 2 % 2];
+        weigh(r, x, to, sum);
+    }
+    r.l[0] += sum[0];
+    r.l[1] += sum[1];
 }
 
 /* ---- the end of an item -----------------------------------------------------------------------
@@ -206,54 +249,60 @@ void exchange(uint32_t (&w)[4]) {
     }
 }
 
-/* A row in pieces of 16 bytes. */
+/* A thread's pieces of 16 bytes of a row: piece j begins at column 32 * j + 8 * (lane % 4). All are
+ * made before the first is stored: the exchanges of one hide behind those of the others. */
 void write_pieces(out_elem *out, int i, float factor, bool there, const float (&o)[DV / 2]) {
-    const bool wide = reinterpret_cast<uintptr_t>(out) % 16 == 0;
+    uint32_t w[DV / 32][4];
 #pragma unroll
-    for (int j = 0; j < DV / 8; j += 4) {
-        uint32_t w[4];
+    for (int j = 0; j < DV / 32; j++) {
 #pragma unroll
         for (int c = 0; c < 4; c++) {
-            const int e = 4 * (j + c) + 2 * i;
-            w[c] = factor == 0 ? 0 : floats_to_halves<out_elem>(o[e] * factor, o[e + 1] * factor);
+            const int e = 16 * j + 4 * c + 2 * i;
+            w[j][c] = floats_to_halves<out_elem>(o[e] * factor, o[e + 1] * factor);
         }
-        exchange(w);
-        const int column = 8 * (j + (int)threadIdx.x % 4);
-        if (!there || column >= D_VO)
-            continue;
-        if (wide) {
-            store(out + column, words<16>{w[0], w[1], w[2], w[3]});
-        } else {
+        exchange(w[j]);
+    }
+    out += 8 * (threadIdx.x % 4);
+    const int columns = there ? D_VO - 8 * (int)(threadIdx.x % 4) : 0;
+    if (reinterpret_cast<uintptr_t>(out) % 16 == 0) {
 #pragma unroll
-            for (int c = 0; c < 8; c++)
-                out[column + c] = out_elem{(uint16_t)(w[c / 2] >> c % 2 * 16)};
+        for (int j = 0; j < DV / 32; j++) {
+            if (32 * j < columns)
+                store(out + 32 * j, words<16>{w[j][0], w[j][1], w[j][2], w[j][3]});
+        }
+    } else {
+#pragma unroll
+        for (int j = 0; j < DV / 8; j++) {
+            if (j / 4 * 32 < columns) {
+                out[j / 4 * 32 + 2 * (j % 4)] = out_elem{(uint16_t)w[j / 4][j % 4]};
+                out[j / 4 * 32 + 2 * (j % 4) + 1] = out_elem{(uint16_t)(w[j / 4][j % 4] >> 16)};
+            }
         }
     }
 }
 
 /* A row where a thread's columns are fours of 16, as turned values have them. */
 void write_fours(out_elem *out, int i, float factor, bool there, const float (&o)[DV / 2]) {
+    if (!there)
+        return;
+    out += 4 * (threadIdx.x % 4);
     const bool wide = reinterpret_cast<uintptr_t>(out) % 8 == 0;
 #pragma unroll
     for (int j = 0; j < DV / 16; j++) {
-        const int e = 8 * j + 2 * i, column = 16 * j + 4 * ((int)threadIdx.x % 4);
-        uint32_t w[2] = {floats_to_halves<out_elem>(o[e] * factor, o[e + 4] * factor),
-                         floats_to_halves<out_elem>(o[e + 1] * factor, o[e + 5] * factor)};
-        if (factor == 0)
-            w[0] = w[1] = 0;
-        if (!there || column >= D_VO)
-            continue;
+        const int e = 8 * j + 2 * i;
+        const uint32_t w[2] = {floats_to_halves<out_elem>(o[e] * factor, o[e + 4] * factor),
+                               floats_to_halves<out_elem>(o[e + 1] * factor, o[e + 5] * factor)};
         if (wide) {
-            store(out + column, words<8>{w[0], w[1]});
+            store(out + 16 * j, words<8>{w[0], w[1]});
         } else {
 #pragma unroll
             for (int c = 0; c < 4; c++)
-                out[column + c] = out_elem{(uint16_t)(w[c / 2] >> c % 2 * 16)};
+                out[16 * j + c] = out_elem{(uint16_t)(w[c / 2] >> c % 2 * 16)};
         }
     }
 }
 
-/* Division, sink, scales, lse; then rows of 16-byte pieces. A row without a key is 0. */
+/* Division, sink, scales, lse; then rows. One without a key is 0. */
 void write_rows(const bolide__attention_params &p, const item &it, int group, const rows_state &r,
                 const float (&o)[DV / 2]) {
     const int32_t rows = it.w.q_len * (int32_t)p.group - it.w.row;
@@ -265,18 +314,18 @@ void write_rows(const bolide__attention_params &p, const item &it, int group, co
         if (p.sinks && row < rows) {
             const float sink = p.sinks[head * p.sink_h] * LOG2E;
             const float top = fmaxf(m, sink);
-            if (top != -INFINITE) {
-                weight = exp2_fast(m - top);
-                l = l * weight + exp2_fast(sink - top);
-                m = top;
-            }
+            weight = exp2_fast(m - top);
+            l = l * weight + exp2_fast(sink - top);
+            m = top;
         }
-        const float lse = m + log2f(l);
-        if (p.lse && row < rows && threadIdx.x % 4 == 0)
+        if (p.lse && row < rows && threadIdx.x % 4 == 0) {
+            const float lse = m + log2f(l);
             p.lse[((int64_t)it.w.q_start + token) * p.lse_n + head * p.lse_h] =
                 p.flags & BOLIDE__ATTN_LSE_BASE_E ? lse * LN2 : lse;
-        const float factor =
-            l == 0 ? 0.0f : weight / l * (scale_of(p.v_scale, it.head) / scale_of(p.o_scale, 0));
+        }
+        const float factor = l == 0 ? 0.0f
+                                    : weight * rcp_fast(l) * scale_of(p.v_scale, it.head) *
+                                          rcp_fast(scale_of(p.o_scale, 0));
         out_elem *out = static_cast<out_elem *>(p.out) + ((int64_t)it.w.o_start + token) * p.out_n +
                         head * p.out_h;
         if constexpr (SIZE == 2)

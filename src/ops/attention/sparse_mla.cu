@@ -81,27 +81,7 @@ struct shared_memory {
 
 extern __shared__ __align__(16) unsigned char dynamic[];
 
-/* The part of the work that a block has. */
-struct item {
-    int32_t token, head, heads, tile, piece;
-    int32_t first, begin, end; /* keys of the first list; of the piece, over both lists */
-};
-
-item item_of(const params &p) {
-    item w;
-    const uint32_t a_token = (uint32_t)(p.tiles * p.pieces);
-    w.token = (int32_t)(blockIdx.x / a_token);
-    w.tile = (int32_t)(blockIdx.x % a_token / (uint32_t)p.pieces);
-    w.piece = (int32_t)(blockIdx.x % (uint32_t)p.pieces);
-    w.head = w.tile * ROWS;
-    w.heads = smaller((int32_t)p.h_q - w.head, ROWS);
-    w.first = count_of(p, 0, w.token);
-    const int32_t total = w.first + count_of(p, 1, w.token), pieces = (int32_t)p.pieces;
-    const int32_t tiles = total / KEYS + (total % KEYS > 0), each = (tiles + pieces - 1) / pieces;
-    w.begin = (int32_t)smaller((int64_t)w.piece * each * KEYS, (int64_t)total);
-    w.end = (int32_t)smaller((int64_t)w.begin + (int64_t)each * KEYS, (int64_t)total);
-    return w;
-}
+#include "ops/attention/sparse_mla_item.cuh"
 
 /* ---- loading ----------------------------------------------------------------------------------
  */
@@ -347,23 +327,11 @@ void write_item(const params &p, const item &w, rows_state &r) {
         const float l = lanes_sum<4>(r.l[i]);
         if (row >= w.heads)
             continue;
-        const bool first = part == 0 && lane % 4 == 0;
-        const int64_t at = ((int64_t)w.token * p.pieces + w.piece) * p.h_q + w.head + row;
-        float factor = 0;
-        if (p.pieces == 1)
-            factor = finish(p, w.token, w.head + row, r.m[i], l, first);
-        else if (first)
-            store(p.partial_ml + 2 * at, pack<float, 2>{r.m[i], l});
+        const float factor = end_row(p, w, row, r.m[i], l, part == 0 && lane % 4 == 0);
 #pragma unroll
-        for (int n = 0; n < OWN / 8; n++) {
-            const int column = part * OWN + n * 8 + lane % 4 * 2;
-            if (p.pieces == 1)
-                put_out(p, w.token, w.head + row, column, factor,
+        for (int n = 0; n < OWN / 8; n++)
+            put_columns(p, w, row, part * OWN + n * 8 + lane % 4 * 2, factor,
                         {r.o[n][2 * i], r.o[n][2 * i + 1]});
-            else if (l != 0)
-                store(p.partial_o + at * D_VO + column,
-                      pack<float, 2>{r.o[n][2 * i], r.o[n][2 * i + 1]});
-        }
     }
 }
 

@@ -54,17 +54,21 @@ struct location {
     const char *row, *scales;
 };
 
-location locate(const params &p, const list &s, int32_t token, int32_t key) {
-    const int32_t *entries = s.entries + token * s.entries_n;
+/* What list `which` says of a key: a row of its cache, or a page. */
+int32_t entry_of(const list &s, int32_t token, int32_t key) {
+    return s.entries[token * s.entries_n +
+                     (s.paged ? (uint32_t)key / (uint32_t)s.page_size : (uint32_t)key)];
+}
+
+location locate(const list &s, int32_t key, int32_t entry) {
     const uint32_t size = (uint32_t)s.page_size;
     int64_t page, in_page;
     if (s.paged) {
-        page = entries[(uint32_t)key / size];
+        page = entry;
         in_page = (uint32_t)key % size;
     } else {
-        const int32_t row = entries[key];
-        page = row < 0 || size == 0 ? -1 : (int64_t)((uint32_t)row / size);
-        in_page = size == 0 ? 0 : (uint32_t)row % size;
+        page = entry < 0 || size == 0 ? -1 : (int64_t)((uint32_t)entry / size);
+        in_page = size == 0 ? 0 : (uint32_t)entry % size;
     }
     if (page < 0 || page >= s.pages)
         return {nullptr, nullptr};
@@ -74,9 +78,16 @@ location locate(const params &p, const list &s, int32_t token, int32_t key) {
 }
 
 /* Key `key` of both lists one behind the other, the first of which has `first`. */
+int32_t entry_of_any(const params &p, int32_t token, int32_t first, int32_t key) {
+    return key < first ? entry_of(p.list[0], token, key) : entry_of(p.list[1], token, key - first);
+}
+
+location locate_entry(const params &p, int32_t first, int32_t key, int32_t entry) {
+    return key < first ? locate(p.list[0], key, entry) : locate(p.list[1], key - first, entry);
+}
+
 location locate_any(const params &p, int32_t token, int32_t first, int32_t key) {
-    return key < first ? locate(p, p.list[0], token, key)
-                       : locate(p, p.list[1], token, key - first);
+    return locate_entry(p, first, key, entry_of_any(p, token, first, key));
 }
 
 /* ---- the end of a row -------------------------------------------------------------------------

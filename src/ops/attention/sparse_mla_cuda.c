@@ -11,6 +11,7 @@
 #include "core/context.h"
 #include "cuda/cuda.h"
 #include "ops/attention/sparse_mla.h"
+#include "ops/attention/sparse_mla_sm90.h"
 
 enum {
     WIDE = 1, /* the bits of the kernel's FLAGS */
@@ -29,6 +30,7 @@ typedef struct choice {
     int64_t t; /* dtype of the products; 0: the float32 kernel */
     int64_t rows, keys, tiles, pieces, shared;
     bool ahead; /* tiles are widened while the one before is at work */
+    bool sm90;  /* sparse_mla_sm90.cu */
 } choice;
 
 /* ---- the kernel and its tiles -------------------------------------------------------------- */
@@ -97,6 +99,62 @@ static bool choose_tile(const bolide__cuda_limits *limits, const bolide__sparse_
     return false;
 }
 
+/* Whether every row of the caches can be copied in pieces of 16 bytes. */
+static bool is_wide(const bolide__sparse_mla_params *p) {
+    uint64_t bits = 0;
+    for (int i = 0; i < 2; i++) {
+        const bolide__mla_list *s = &p->list[i];
+        const bool rows = p->format != BOLIDE_MLA_KV_FP8_584; /* its rows lie 576 bytes apart */
+        bits |= (uintptr_t)s->cache | (uint64_t)s->page | (uint64_t)(rows ? s->row : 0);
+    }
+    return bits % 16 == 0;
+}
+
+static bool is_q_wide(const bolide__sparse_mla_params *p) {
+    return (((uintptr_t)p->q | (uint64_t)((p->q_n | p->q_h) * 2)) & 15) == 0;
+}
+
+/* Whether sparse_mla_sm90.cu takes the call. */
+static bool is_sm90(const bolide__call *call, const bolide__sparse_mla_params *p) {
+    const int64_t halves = BOLIDE_F16 | BOLIDE_BF16;
+    const bool packed = p->format != BOLIDE_MLA_KV_PLAIN;
+    return bolide__cuda_has_wgmma(call->ctx) && is_wide(p) && is_q_wide(p) &&
+           (p->d_vo == 512 || p->d_vo == 256) && (p->d_qk == p->d_vo || p->d_qk == p->d_vo + 64) &&
+           (packed ? p->q_dtype == BOLIDE_BF16
+                   : (p->q_dtype & halves) && p->kv_dtype == p->q_dtype);
+}
+
+/* Heads of its blocks; 0: the call is not for it. Blocks of 16 heads take keys faster, those of 64
+ * read each of them for more heads: the former serve few tokens, of whose keys they are given
+ * pieces. Packed rows, which every block has to widen, go by mma.sync between the two. */
+static int64_t rows_sm90(const bolide__call *call, const bolide__cuda_limits *limits,
+                         const bolide__sparse_mla_params *p) {
+    const int64_t few = p->n * ((p->h_q + 15) / 16), many = p->n * ((p->h_q + 63) / 64);
+    if (!is_sm90(call, p))
+        return 0;
+    if (p->h_q <= 16)
+        return 16;
+    if (call->ctx->batch_invariant)
+        return 64;
+    if (few * (p->format == BOLIDE_MLA_KV_PLAIN ? 2 : 8) <= limits->sm_count)
+        return 16;
+    return p->format == BOLIDE_MLA_KV_PLAIN || many * 9 >= limits->sm_count ? 64 : 0;
+}
+
+/* Whether two warpgroups load. */
+static bool is_wide_loader(const bolide__sparse_mla_params *p, int64_t rows) {
+    return rows == 16 && p->format != BOLIDE_MLA_KV_PLAIN;
+}
+
+/* The arithmetic of the kernel's struct: q, with few rows their weights, two tiles, two rotary
+ * parts, and the rest. */
+static int64_t shared_bytes_sm90(const bolide__sparse_mla_params *p, int64_t rows) {
+    const int64_t keys = BOLIDE__SPARSE90_KEYS, q = p->d_qk / 64 + (rows == 16 ? 2 : 0);
+    const int64_t slots = is_wide_loader(p, rows) ? 4 : 2;
+    return q * rows * 128 + (2 * p->d_vo / 64 + 2) * keys * 128 + keys * (16 + slots * 24) +
+           2 * 512 + 2 * 8 + 8 * 8;
+}
+
 /* So many that each multiprocessor has what it can hold. */
 static int64_t pieces_of(const bolide__call *call, const bolide__cuda_limits *limits,
                          const bolide__sparse_mla_params *p, const choice *c) {
@@ -115,8 +173,14 @@ static int64_t pieces_of(const bolide__call *call, const bolide__cuda_limits *li
 static choice choose(const bolide__call *call, const bolide__sparse_mla_params *p) {
     const bolide__cuda_limits *limits = bolide__cuda_limits_of(call->ctx);
     choice c = {.t = limits->arch >= 80 ? product_type(p) : 0, .pieces = 1};
-    if (c.t && !choose_tile(limits, p, &c))
+    c.rows = c.t ? rows_sm90(call, limits, p) : 0;
+    c.sm90 = c.rows > 0;
+    if (c.sm90) {
+        c.keys = BOLIDE__SPARSE90_KEYS;
+        c.shared = shared_bytes_sm90(p, c.rows);
+    } else if (c.t && !choose_tile(limits, p, &c)) {
         c.t = 0;
+    }
     if (!c.t) {
         c.rows = FLOAT_HEADS;
         /* q, a chunk of 64 by 65, weights, places, and three sums a head. */
@@ -159,21 +223,6 @@ int64_t bolide__sparse_mla_cuda_bytes(const bolide__call *call,
 
 /* ---- the launch ---------------------------------------------------------------------------- */
 
-/* Whether every row of the caches can be copied in pieces of 16 bytes. */
-static bool is_wide(const bolide__sparse_mla_params *p) {
-    uint64_t bits = 0;
-    for (int i = 0; i < 2; i++) {
-        const bolide__mla_list *s = &p->list[i];
-        const bool rows = p->format != BOLIDE_MLA_KV_FP8_584; /* its rows lie 576 bytes apart */
-        bits |= (uintptr_t)s->cache | (uint64_t)s->page | (uint64_t)(rows ? s->row : 0);
-    }
-    return bits % 16 == 0;
-}
-
-static bool is_q_wide(const bolide__sparse_mla_params *p) {
-    return (((uintptr_t)p->q | (uint64_t)((p->q_n | p->q_h) * 2)) & 15) == 0;
-}
-
 static void add_common(bolide__spec *s, const bolide__sparse_mla_params *p) {
     bolide__spec_add(s, "QT", p->q_dtype);    /* 5 values */
     bolide__spec_add(s, "KT", p->kv_dtype);   /* 6 values */
@@ -208,6 +257,33 @@ static bolide_status run_float(const bolide__call *call, const bolide__sparse_ml
     return bolide__cuda_launch(call, &s, g, p, sizeof *p);
 }
 
+static bolide_status run_tiles(const bolide__call *call, const bolide__sparse_mla_params *p,
+                               const choice *c, bolide__grid *g) {
+    bolide__spec s = BOLIDE_SPEC("attention/sparse_mla.cu", "bolide_sparse_mla");
+    add_common(&s, p);
+    bolide__spec_add(&s, "T", c->t);       /* f16, bf16 */
+    bolide__spec_add(&s, "ROWS", c->rows); /* 16, 32, 64 */
+    bolide__spec_add(&s, "KEYS", c->keys); /* 32, 16: the chip */
+    bolide__spec_add(&s, "FLAGS",
+                     (is_wide(p) ? WIDE : 0) | (is_q_wide(p) ? Q_WIDE : 0) |
+                         (c->ahead ? AHEAD : 0));
+    g->block = (int32_t)(warps_of(p, c->rows) * 32);
+    return bolide__cuda_launch(call, &s, g, p, sizeof *p);
+}
+
+static bolide_status run_sm90(const bolide__call *call, const bolide__sparse_mla_params *p,
+                              const choice *c, bolide__grid *g) {
+    bolide__spec s = BOLIDE_SPEC("attention/sparse_mla_sm90.cu", "bolide_sparse_mla_sm90");
+    bolide__spec_add(&s, "T", p->q_dtype);     /* f16, bf16 */
+    bolide__spec_add(&s, "OT", p->o_dtype);    /* 5 values */
+    bolide__spec_add(&s, "FORMAT", p->format); /* 3 values */
+    bolide__spec_add(&s, "D_QK", p->d_qk);     /* 576, 512, 320, 256 */
+    bolide__spec_add(&s, "D_VO", p->d_vo);     /* 512, 256 */
+    bolide__spec_add(&s, "ROWS", c->rows);     /* 16, 64 */
+    g->block = is_wide_loader(p, c->rows) ? BOLIDE__SPARSE90_MOST : BOLIDE__SPARSE90_THREADS;
+    return bolide__cuda_launch(call, &s, g, p, sizeof *p);
+}
+
 static bolide_status run_merge(const bolide__call *call, const bolide__sparse_mla_params *p) {
     const bolide__grid g = {.x = p->n * p->h_q, .block = MERGE_THREADS, .dependent = 1};
     bolide__spec s = BOLIDE_SPEC("attention/sparse_mla_merge.cu", "bolide_sparse_mla_merge");
@@ -231,14 +307,6 @@ bolide_status bolide__sparse_mla_cuda_run(const bolide__call *call, bolide__spar
         p->partial_o = (float *)(scratch + l.partial_o);
         p->partial_ml = (float *)(scratch + l.partial_ml);
     }
-    bolide__spec s = BOLIDE_SPEC("attention/sparse_mla.cu", "bolide_sparse_mla");
-    add_common(&s, p);
-    bolide__spec_add(&s, "T", c.t);       /* f16, bf16 */
-    bolide__spec_add(&s, "ROWS", c.rows); /* 16, 32, 64 */
-    bolide__spec_add(&s, "KEYS", c.keys); /* 32, 16: the chip */
-    bolide__spec_add(&s, "FLAGS",
-                     (is_wide(p) ? WIDE : 0) | (is_q_wide(p) ? Q_WIDE : 0) | (c.ahead ? AHEAD : 0));
-    g.block = (int32_t)(warps_of(p, c.rows) * 32);
-    BOLIDE_TRY(bolide__cuda_launch(call, &s, &g, p, sizeof *p));
+    BOLIDE_TRY(c.sm90 ? run_sm90(call, p, &c, &g) : run_tiles(call, p, &c, &g));
     return c.pieces > 1 ? run_merge(call, p) : BOLIDE_OK;
 }

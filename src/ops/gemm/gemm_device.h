@@ -54,6 +54,9 @@ typedef struct bolide__blocks_params {
     int64_t tiles_m;            /* rows of tiles */
 } bolide__blocks_params;
 
+/* Of mm_block_tile.cu. */
+enum { BOLIDE__BLOCK_TILE_M = 128, BOLIDE__BLOCK_TILE_N = 64, BOLIDE__BLOCK_TILE_THREADS = 256 };
+
 #ifndef __CUDACC_RTC__
 /* The product of mm_bf16 and bmm_bf16 on a CUDA device; bias may be NULL. */
 bolide_status bolide__mm_cuda(const bolide__call *call, const bolide_tensor *a,

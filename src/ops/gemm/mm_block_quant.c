@@ -143,7 +143,36 @@ static int64_t load_bytes(const bolide__blocks_params *p, int64_t format) {
     return (int64_t)(bits & -bits);
 }
 
-/* The kernel prepares the activations itself, so there is no workspace. */
+static void add_types(bolide__spec *s, const bolide_mm_block_quant_args *a,
+                      const bolide__blocks_params *p) {
+    bolide__spec_add(s, "FORMAT", a->format);                                    /* 6 values */
+    bolide__spec_add(s, "PLANES", a->compute == COMPUTE_F32 ? 0 : planes_of(a)); /* 3 values */
+    bolide__spec_add(s, "IN", bolide__bit(a->input)); /* 3 values, as OUT */
+    bolide__spec_add(s, "OUT", bolide__bit(a->out));
+    bolide__spec_add(s, "BIAS", a->bias ? bolide__bit(a->bias) : 0); /* 4 values */
+    bolide__spec_add(s, "ALIGN", load_bytes(p, a->format));
+}
+
+/* Tensor cores add up in another order than mm_block_quant.cu, so where a row may be alone another
+ * time its bits would be others. */
+static int suits_tiles(const bolide__call *call, const bolide__blocks_params *p) {
+    enum { FEWEST_ROWS = 32 };
+    const bolide_mm_block_quant_args *a = call->args;
+    return a->compute != COMPUTE_F32 && p->m >= FEWEST_ROWS && p->k > 0 &&
+           !call->ctx->batch_invariant && bolide__cuda_limits_of(call->ctx)->arch >= 80;
+}
+
+static bolide_status launch_tiles(const bolide__call *call, bolide__blocks_params *p) {
+    bolide__spec s = BOLIDE_SPEC("gemm/mm_block_tile.cu", "bolide_mm_block_tile");
+    add_types(&s, call->args, p);
+    p->tiles_m = (p->m + BOLIDE__BLOCK_TILE_M - 1) / BOLIDE__BLOCK_TILE_M;
+    const int64_t across = (p->n + BOLIDE__BLOCK_TILE_N - 1) / BOLIDE__BLOCK_TILE_N;
+    const bolide__grid g = {
+        .x = p->tiles_m * across, .block = BOLIDE__BLOCK_TILE_THREADS, .dependent = 1};
+    return bolide__cuda_launch(call, &s, &g, p, sizeof *p);
+}
+
+/* The kernels prepare the activations themselves, so there is no workspace. */
 static bolide_status block_quant_cuda(const bolide__call *call) {
     enum { ENOUGH_ROWS = 2048, CHUNK = 1024 };
     const bolide_mm_block_quant_args *a = call->args;
@@ -159,16 +188,13 @@ static bolide_status block_quant_cuda(const bolide__call *call) {
         .out_row = bolide__stride(a->out, 0),
         .weight_n = bolide__stride(a->weight, 0),
     };
+    if (suits_tiles(call, &p))
+        return launch_tiles(call, &p);
     const int64_t tile_m = p.m == 1 ? 1 : p.m <= 4 ? 4 : 8;
     const int64_t tile_n = p.m > 1 ? 4 : p.n >= ENOUGH_ROWS ? 2 : 1;
     const int64_t warps = p.m == 1 ? 8 : 4;
     bolide__spec s = BOLIDE_SPEC("gemm/mm_block_quant.cu", "bolide_mm_blocks");
-    bolide__spec_add(&s, "FORMAT", a->format);                                    /* 6 values */
-    bolide__spec_add(&s, "PLANES", a->compute == COMPUTE_F32 ? 0 : planes_of(a)); /* 3 values */
-    bolide__spec_add(&s, "IN", bolide__bit(a->input)); /* 3 values, as OUT */
-    bolide__spec_add(&s, "OUT", bolide__bit(a->out));
-    bolide__spec_add(&s, "BIAS", a->bias ? bolide__bit(a->bias) : 0); /* 4 values */
-    bolide__spec_add(&s, "ALIGN", load_bytes(&p, a->format));
+    add_types(&s, a, &p);
     bolide__spec_add(&s, "TM", tile_m); /* 3 values */
     bolide__spec_add(&s, "TN", tile_n); /* 2 values with TM 1 */
     bolide__spec_add(&s, "CHUNKS", p.m == 1 && p.k > CHUNK ? 4 : 1);

@@ -17,7 +17,7 @@
 #include "cuda/device/base.cuh"
 #include "cuda/device/load.cuh"
 #include "cuda/device/reduce.cuh"
-#include "ops/gemm/gemm_device.h"
+#include "ops/gemm/block_weights.cuh"
 #include "ops/gemm/gemm_store.cuh"
 
 #if !defined(SPEC_FORMAT) || !defined(SPEC_PLANES) || !defined(SPEC_IN) || !defined(SPEC_OUT) ||   \
@@ -25,34 +25,19 @@
     !defined(SPEC_CHUNKS)
 #error "FORMAT PLANES; IN OUT BIAS: dtype bits; ALIGN: bytes of a load of weights; TM TN CHUNKS"
 #endif
-enum { W_F32, W_F16, W_BF16, W_Q4_0, W_Q4_1, W_Q8_0 }; /* bolide_weight_format */
-constexpr int FORMAT = SPEC_FORMAT;
-constexpr int PLANES = SPEC_PLANES; /* of rounded activations, for blocks only; 0: floats */
-constexpr bool ROUNDED = PLANES > 0;
-constexpr int64_t IN = SPEC_IN, OUT = SPEC_OUT, BIAS = SPEC_BIAS;
-constexpr int ALIGN = SPEC_ALIGN;   /* 1, 2, 4 */
+constexpr int64_t OUT = SPEC_OUT, BIAS = SPEC_BIAS;
 constexpr int TM = SPEC_TM;         /* 1, 4, 8 */
 constexpr int TN = SPEC_TN;         /* 1, 2, 4 */
 constexpr int CHUNKS = SPEC_CHUNKS; /* of 32 blocks in shared memory: 1, 4 */
 constexpr int WARPS = TM == 1 ? 8 : 4, THREADS = WARPS * 32;
-constexpr int BLOCK = 32;
 constexpr int CHUNK = 32 * BLOCK; /* numbers that a warp's lanes have at a time */
-constexpr bool DENSE = FORMAT <= W_BF16;
-constexpr int HEAD = FORMAT == W_Q4_1 ? 4 : DENSE ? 0 : 2; /* bytes before the numbers */
-constexpr int BYTES = FORMAT == W_Q4_0   ? 18
-                      : FORMAT == W_Q4_1 ? 20
-                      : FORMAT == W_Q8_0 ? 34
-                      : FORMAT == W_F32  ? 128
-                                         : 64;
 /* Words of a block that a lane keeps; dense numbers are loaded as they are needed. */
 constexpr int WORDS = DENSE ? 1 : FORMAT == W_Q8_0 ? 8 : 4;
-/* Chunks of weights on their way: registers for two only where there is one row of activations. */
-constexpr int AHEAD = TM == 1 && CHUNKS > 1 ? 2 : 1;
-constexpr int PIECE = 8; /* numbers that are worked on at a time */
+/* Chunks of weights on their way: all of a round where there is one row of activations. */
+constexpr int AHEAD = TM == 1 ? CHUNKS : 1;
 /* Blocks of an odd number of halves, read by words: those of even number begin with a word. */
 constexpr bool SHIFTED = ALIGN == 4 && (FORMAT == W_Q4_0 || FORMAT == W_Q8_0);
 
-using in_t = element<IN>::type;
 using out_t = element<OUT>::type;
 constexpr int ROW_F32 = BLOCK + 4, ROW_INT8 = BLOCK + 16;
 
@@ -66,24 +51,6 @@ struct activations {
 };
 
 /* ---- weights --------------------------------------------------------------------------------- */
-
-/* A word at an address of which ALIGN is known. */
-uint32_t word_at(const uint8_t *p) {
-    if constexpr (ALIGN >= 4)
-        return *reinterpret_cast<const uint32_t *>(p);
-    else if constexpr (ALIGN == 2)
-        return reinterpret_cast<const uint16_t *>(p)[0] |
-               (uint32_t) reinterpret_cast<const uint16_t *>(p)[1] << 16;
-    else
-        return p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
-}
-
-float f16_at(const uint8_t *p) {
-    if constexpr (ALIGN >= 2)
-        return to_float(f16{*reinterpret_cast<const uint16_t *>(p)});
-    else
-        return to_float(f16{(uint16_t)(p[0] | p[1] << 8)});
-}
 
 /* A block of one row. Where there is none all is zero. */
 struct weights {
@@ -162,31 +129,6 @@ void decode(const weights &w, int piece, int64_t left, float (&to)[PIECE]) {
 
 /* ---- activations ----------------------------------------------------------------------------- */
 
-float input_at(const bolide__blocks_params &p, int64_t row, int64_t k) {
-    return row < p.m && k < p.k
-               ? to_float(static_cast<const in_t *>(p.input)[row * p.input_row + k])
-               : 0.0f;
-}
-
-/* Eight neighbours; those past the end are 0. */
-void read_piece(const bolide__blocks_params &p, int64_t row, int64_t k, float (&x)[PIECE]) {
-    constexpr int HALF = 16 / (int)sizeof(in_t); /* of a load */
-    const in_t *from = static_cast<const in_t *>(p.input) + row * p.input_row + k;
-    if (row < p.m && k + PIECE <= p.k && reinterpret_cast<uintptr_t>(from) % 16 == 0) {
-#pragma unroll
-        for (int i = 0; i < PIECE; i += HALF) {
-            const pack<in_t, HALF> v = load<pack<in_t, HALF>>(from + i);
-#pragma unroll
-            for (int j = 0; j < HALF; j++)
-                x[i + j] = to_float(v.at[j]);
-        }
-        return;
-    }
-#pragma unroll
-    for (int i = 0; i < PIECE; i++)
-        x[i] = input_at(p, row, k + i);
-}
-
 void store_shared(float *to, float a, float b, float c, float d) {
     *reinterpret_cast<float4 *>(to) = float4{a, b, c, d};
 }
@@ -203,44 +145,20 @@ void stage_f32(const bolide__blocks_params &p, activations (&s)[CHUNKS], int64_t
     }
 }
 
-/* Four lanes have a block. Below the least magnitude it counts as 0: MOST / max would overflow. Two
- * planes are q = 255 high + low; 255 is odd, so no q lies halfway between two multiples of it. */
 void stage_rounded(const bolide__blocks_params &p, activations (&s)[CHUNKS], int64_t m, int64_t k) {
-    constexpr float least = 0x1p-110f, largest = PLANES == 2 ? 255.0f * 127 + 127 : 127.0f;
 #pragma unroll 2
     for (int i = threadIdx.x; i < CHUNKS * TM * 128; i += THREADS) {
         const int row = i / 128 % TM, chunk = i / 128 / TM, block = i % 128 / 4, part = i % 4;
-        float x[PIECE], most = 0;
+        float x[PIECE];
         read_piece(p, m + row, k + ((chunk * 32 + block) * 4 + part) * PIECE, x);
-#pragma unroll
-        for (int j = 0; j < PIECE; j++)
-            most = max_nan(most, fabsf(x[j]));
-        most = max_nan(most, __shfl_xor_sync(0xffffffffu, most, 1));
-        most = max_nan(most, __shfl_xor_sync(0xffffffffu, most, 2));
-        const bool usable = most >= least && most <= 0x1.fffffep127f;
-        const float inverse = usable ? largest / most : 0.0f;
-        uint32_t word[larger(PLANES, 1)][2] = {};
-        int sum = 0;
-#pragma unroll
-        for (int j = 0; j < PIECE; j++) {
-            const int q = usable ? __float2int_rn(x[j] * inverse) : 0;
-            sum += q;
-            const int high = PLANES == 2 ? __float2int_rn((float)q * (1.0f / 255)) : q;
-            word[0][j / 4] |= (uint32_t)(high & 0xff) << (j % 4 * 8);
-            if constexpr (PLANES == 2)
-                word[1][j / 4] |= (uint32_t)((q - 255 * high) & 0xff) << (j % 4 * 8);
-        }
-        sum += __shfl_xor_sync(0xffffffffu, sum, 1);
-        sum += __shfl_xor_sync(0xffffffffu, sum, 2);
+        const rounded r = round_piece(x);
 #pragma unroll
         for (int plane = 0; plane < PLANES; plane++)
             *reinterpret_cast<uint2 *>(&s[chunk].q[plane][row][block][part * PIECE]) =
-                uint2{word[plane][0], word[plane][1]};
+                r.plane[plane];
         if (part == 0) {
-            s[chunk].scale[row][block] = usable         ? most / largest
-                                         : most < least ? 0.0f
-                                                        : bits_float(0x7fc00000);
-            s[chunk].sum[row][block] = sum;
+            s[chunk].scale[row][block] = r.scale;
+            s[chunk].sum[row][block] = r.sum;
         }
     }
 }
@@ -320,9 +238,7 @@ void read_blocks(const bolide__blocks_params &p, int64_t n, int64_t k, weights (
     }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, TM > 1      ? 1
-                                                      : WORDS > 4 ? 2
-                                                                  : 3)
+extern "C" __global__ void __launch_bounds__(THREADS, TM > 1 ? 1 : 2)
     bolide_mm_blocks(const __grid_constant__ bolide__blocks_params p) {
     __shared__ activations s[CHUNKS];
     release_next_kernel();

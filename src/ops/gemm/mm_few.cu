@@ -21,7 +21,8 @@ constexpr int64_t BIAS = SPEC_BIAS; /* the same; 0: none */
 constexpr int HALVES = SPEC_HALVES;
 constexpr int WARPS = 8, THREADS = WARPS * 32;
 constexpr int COLUMNS = 16, ROWS = 16;
-constexpr int STEP = 64; /* of k: two loads of a lane */
+constexpr int STEP = 64;                           /* of k: two loads of a lane */
+constexpr int AHEAD = ARCH >= 80 ? 4 / HALVES : 1; /* steps whose loads are under way together */
 
 using elem = element<DT>::type;
 using out_t = element<OUT>::type;
@@ -43,7 +44,7 @@ template <bool STREAM> lane_part read(const elem *row, bool there, int64_t k, in
     return v;
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS)
+extern "C" __global__ void __launch_bounds__(THREADS, 2)
     bolide_mm_few(const __grid_constant__ bolide__mm_params p) {
     __shared__ float part[WARPS][ROWS][COLUMNS + 1];
     release_next_kernel();
@@ -56,23 +57,33 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     wait_for_previous_kernel();
 
     float sum[2][4] = {};
-#pragma unroll(ARCH >= 80 ? 2 : 1)
-    for (int64_t k0 = warp * STEP; k0 < p.k; k0 += WARPS * STEP) {
-        const int64_t k = k0 + lane % 4 * 8;
-        const lane_part b0 = read<true>(b, left, k, p.k);
-        const lane_part b1 = read<true>(b + 8 * p.b_n, right, k, p.k);
-        const lane_part a0 = read<false>(a, line < p.m, k, p.k);
-        lane_part a1 = {};
-        if constexpr (HALVES == 2)
-            a1 = read<false>(a + 8 * p.a_row, line + 8 < p.m, k, p.k);
+    for (int64_t k0 = warp * STEP; k0 < p.k; k0 += AHEAD * WARPS * STEP) {
+        lane_part b0[AHEAD], b1[AHEAD], a0[AHEAD], a1[AHEAD];
 #pragma unroll
-        for (int i = 0; i < 2; i++) {
-            const uint32_t low[4] = {a0.at[i].a, a1.at[i].a, a0.at[i].b, a1.at[i].b};
-            const uint32_t high[4] = {a0.at[i].c, a1.at[i].c, a0.at[i].d, a1.at[i].d};
-            mma_16x8x16<elem>(sum[0], low, b0.at[i].a, b0.at[i].b);
-            mma_16x8x16<elem>(sum[1], low, b1.at[i].a, b1.at[i].b);
-            mma_16x8x16<elem>(sum[0], high, b0.at[i].c, b0.at[i].d);
-            mma_16x8x16<elem>(sum[1], high, b1.at[i].c, b1.at[i].d);
+        for (int s = 0; s < AHEAD; s++) {
+            const int64_t k = k0 + s * WARPS * STEP + lane % 4 * 8;
+            b0[s] = read<true>(b, left, k, p.k);
+            b1[s] = read<true>(b + 8 * p.b_n, right, k, p.k);
+        }
+#pragma unroll
+        for (int s = 0; s < AHEAD; s++) {
+            const int64_t k = k0 + s * WARPS * STEP + lane % 4 * 8;
+            a0[s] = read<false>(a, line < p.m, k, p.k);
+            a1[s] = {};
+            if constexpr (HALVES == 2)
+                a1[s] = read<false>(a + 8 * p.a_row, line + 8 < p.m, k, p.k);
+        }
+#pragma unroll
+        for (int s = 0; s < AHEAD; s++) {
+#pragma unroll
+            for (int i = 0; i < 2; i++) {
+                const words<16> x = a0[s].at[i], y = a1[s].at[i], v = b0[s].at[i], w = b1[s].at[i];
+                const uint32_t low[4] = {x.a, y.a, x.b, y.b}, high[4] = {x.c, y.c, x.d, y.d};
+                mma_16x8x16<elem>(sum[0], low, v.a, v.b);
+                mma_16x8x16<elem>(sum[1], low, w.a, w.b);
+                mma_16x8x16<elem>(sum[0], high, v.c, v.d);
+                mma_16x8x16<elem>(sum[1], high, w.c, w.d);
+            }
         }
     }
 #pragma unroll

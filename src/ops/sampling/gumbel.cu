@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The Gumbel-max trick: noise for each logit from its own random word, and the largest sum wins.
-// Arithmetic is the limit, ten rounds of Philox for four elements, so the noise is computed for few
-// of them: it is at most -log(v), and most elements cannot win even with that, which the least v
-// and the largest logit of four show together.
+// Ten rounds of Philox cost sixty instructions, so they serve eight elements: a half of a word has
+// what shows that an element cannot win, for noise is at most -log(v), and the least v and the
+// largest logit of the eight show it for all of them together. The few that may win get the other
+// half of their words from another block, and their noise.
 
 #include "ops/sampling/row_draw.cuh"
 
@@ -11,7 +12,8 @@ using params = bolide__sample_params;
 
 static_assert(LOGITS && !CACHED, "logits are read once");
 
-constexpr int LOADS = 2; /* vectors that a lane loads at a time */
+/* Vectors of a lane that share a block of random words, 32 apart; pairs that it loads at a time. */
+constexpr int PAIR = 2, PAIRS = 2, LOADS = PAIR * PAIRS;
 
 /* The best of a lane, and of its warp. */
 struct contest {
@@ -64,16 +66,26 @@ struct generator {
     }
 };
 
-/* Four neighbours; all lanes of the warp call. shared: the best score in this block, by key_of. */
+/* The least of the upper halves of words, and of the lower ones, in the same places. */
+__forceinline__ uint32_t least_halves(random4 w) {
+    if constexpr (ARCH >= 90) {
+        uint32_t x, y, least;
+        asm("min.u16x2 %0, %1, %2;" : "=r"(x) : "r"(w.x), "r"(w.y));
+        asm("min.u16x2 %0, %1, %2;" : "=r"(y) : "r"(w.z), "r"(w.w));
+        asm("min.u16x2 %0, %1, %2;" : "=r"(least) : "r"(x), "r"(y));
+        return least;
+    } else {
+        const uint32_t upper = smaller(smaller(w.x, w.y), smaller(w.z, w.w));
+        const uint32_t lower =
+            smaller(smaller(w.x & 0xffff, w.y & 0xffff), smaller(w.z & 0xffff, w.w & 0xffff));
+        return (upper & 0xffff0000u) | lower;
+    }
+}
+
+/* Four neighbours with their words; all lanes of the warp call. shared: the best score in this
+ * block, by key_of. */
 __forceinline__ void offer(contest &c, uint32_t *shared, const float (&x)[4], int first,
-                           random4 w) {
-    const uint32_t word[4] = {w.x, w.y, w.z, w.w};
-    /* Noise is at most -log(v): who wins has v <= exp(x - leader), here with some room. */
-    const float largest = fmaxf(fmaxf(x[0], x[1]), fmaxf(x[2], x[3]));
-    const float v = unit_of_word(smaller(smaller(w.x, w.y), smaller(w.z, w.w)));
-    const float bound = exp2_fast(fmaf(largest - c.leader, LOG2E, 0.01f + 3e-6f * fabsf(c.leader)));
-    if (!__any_sync(0xffffffffu, !(v > bound)))
-        return;
+                           const uint32_t (&word)[4]) {
     /* Of those that may win, the fast noise leaves one or two. */
     float near[4], lead = c.leader;
 #pragma unroll
@@ -99,14 +111,73 @@ __forceinline__ void offer(contest &c, uint32_t *shared, const float (&x)[4], in
         atomicMax(shared, key_of(c.leader));
 }
 
+/* Two vectors of each lane, `first` and 128 elements behind it, that share block n; of the second
+ * block elements use the same halves as of the first. */
+__forceinline__ void offer_pair(contest &c, uint32_t *shared, const raw_t (&raw)[PAIR],
+                                bool (&there)[PAIR], int first, const generator &g, uint32_t n,
+                                float slack) {
+    const random4 w = g.words(n);
+    float largest = -INFINITE;
+#pragma unroll
+    for (int h = 0; h < PAIR; h++) {
+        /* NaN counts for nothing. */
+        const float a = fmaxf(to_float(raw[h].at[0]), to_float(raw[h].at[1]));
+        const float b = fmaxf(to_float(raw[h].at[2]), to_float(raw[h].at[3]));
+        largest = there[h] ? fmaxf(largest, fmaxf(a, b)) : largest;
+    }
+    /* Noise is at most -log(v): who wins has v <= exp(x - leader), here with some room. */
+    const uint32_t least = least_halves(w);
+    const uint32_t half = smaller(least >> 16, least & 0xffffu);
+    const float v = fmaf(bits_float(half | 0x4b000000u), 0x1p-16f, -0x1p7f);
+    const float bound = exp2_fast(fmaf(largest - c.leader, LOG2E, slack));
+    if (!__any_sync(0xffffffffu, !(v > bound)))
+        return;
+#pragma unroll 1
+    for (int h = 0; h < PAIR; h++) {
+        /* Computed anew: nothing of it is kept in registers while noise is. */
+        uint32_t block = n;
+        asm volatile("" : "+r"(block));
+        const random4 w = g.words(block), l = g.words(block | 1u << 31);
+        const uint32_t upper[4] = {w.x, w.y, w.z, w.w}, lower[4] = {l.x, l.y, l.z, l.w};
+        float x[4];
+        uint32_t word[4];
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            const float y = to_float(h == 0 ? raw[0].at[i] : raw[1].at[i]);
+            x[i] = (h == 0 ? there[0] : there[1]) ? clean(y) : NONE;
+            word[i] = h == 0 ? (upper[i] & 0xffff0000u) | lower[i] >> 16
+                             : upper[i] << 16 | (lower[i] & 0xffffu);
+        }
+        offer(c, shared, x, first + 128 * h, word);
+    }
+}
+
 /* The lowest id of the best score among all: the largest of these numbers. */
 __forceinline__ uint64_t rank_of(const contest &c) {
     return (uint64_t)key_of(c.score) << 32 | (uint32_t)~c.id;
 }
 
-/* Vectors begin at the row here, for four elements share a block of random words. */
+/* What this warp's first vector scores at least: its words without their lower halves. With that
+ * most of what is read can be told from the winner at once. */
+__forceinline__ float prime(const row_view &r, bool aligned, const generator &g) {
+    const int j = r.first + lane_of_warp();
+    float best = -INFINITE;
+    if (j < r.last) {
+        const raw_t raw = aligned ? read_raw(r, r.base, j) : read_unaligned(r, r.base, j);
+        const random4 w = g.words((uint32_t)(j / 64 * 32 + j % 64));
+        const uint32_t word[4] = {w.x, w.y, w.z, w.w};
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            best = fmaxf(best,
+                         clean(to_float(raw.at[i])) + noise_near(unit_of_word(word[i] | 0xffffu)));
+    }
+    return best - (2e-3f + 2e-6f * fabsf(best));
+}
+
+/* Vectors begin at the row here, for neighbours share a block of random words. */
 __forceinline__ void compete(contest &c, uint32_t *shared, const row_view &r, bool aligned,
                              const generator &g) {
+    const int lane = lane_of_warp();
     for (int begin = r.first; begin < r.last; begin += 32 * LOADS) {
         batch<LOADS> b;
         if (aligned) {
@@ -114,20 +185,28 @@ __forceinline__ void compete(contest &c, uint32_t *shared, const row_view &r, bo
         } else {
 #pragma unroll
             for (int n = 0; n < LOADS; n++)
-                b.raw[n] = read_unaligned(r, r.base, begin + 32 * n + lane_of_warp());
+                b.raw[n] = read_unaligned(r, r.base, begin + 32 * n + lane);
         }
         /* What others have found spares work, and the result does not depend on it. */
         c.leader = fmaxf(c.leader, value_of(*static_cast<volatile uint32_t *>(shared)));
+        const float slack = fmaf(fabsf(c.leader), 3e-6f, 0.01f);
 #pragma unroll
-        for (int n = 0; n < LOADS; n++) {
-            const int j = begin + 32 * n + lane_of_warp();
-            float x[4];
-#pragma unroll
-            for (int i = 0; i < 4; i++)
-                x[i] = j < r.last ? clean(to_float(b.raw[n].at[i])) : NONE;
-            offer(c, shared, x, 4 * j, g.words((uint32_t)j));
+        for (int n = 0; n < LOADS; n += PAIR) {
+            const int j = begin + 32 * n + lane;
+            const raw_t raw[PAIR] = {b.raw[n], b.raw[n + 1]};
+            bool there[PAIR] = {j < r.last, j + 32 < r.last};
+            offer_pair(c, shared, raw, there, 4 * j, g, (uint32_t)(j / 64 * 32 + lane), slack);
         }
     }
+}
+
+/* The stretch of this warp: whole groups of 64 vectors, whose halves share their random words. */
+__forceinline__ void share_groups(row_view &r, int64_t v) {
+    const int vectors = (int)ceil_div(v, 4), groups = (vectors + 63) / 64;
+    const int warp = cluster_rank<CLUSTER>() * WARPS + warp_of_block();
+    const int a_warp = (groups + PARTS - 1) / PARTS;
+    r.first = smaller(64 * a_warp * warp, vectors);
+    r.last = smaller(r.first + 64 * a_warp, vectors);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 2)
@@ -147,9 +226,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
     if (!outside) {
         row_view r = open_row(nullptr, nullptr, p.v, nullptr);
         r.base = row;
+        share_groups(r, p.v);
         generator g;
         g.open((uint64_t)row_int(p.seed, out), (uint64_t)row_int(p.offset, out), out);
-        compete(c, &best_key, r, (uintptr_t)row % sizeof(raw_t) == 0, g);
+        const bool aligned = (uintptr_t)row % sizeof(raw_t) == 0;
+        const float least = lanes_max<32>(prime(r, aligned, g));
+        if (lane_of_warp() == 0)
+            atomicMax(&best_key, key_of(least));
+        __syncthreads();
+        compete(c, &best_key, r, aligned, g);
     }
     uint64_t best = rank_of(c);
 #pragma unroll

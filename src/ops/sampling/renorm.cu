@@ -239,9 +239,9 @@ __forceinline__ void mask(filtered &f, const params &p, int64_t row) {
 }
 
 /* Three blocks a multiprocessor have more loads and stores under way than two. */
-extern "C" __global__ void __launch_bounds__(THREADS, !LOGITS && LONE          ? 1
-                                                      : CACHED && INPUT == F32 ? 3
-                                                                               : 2)
+extern "C" __global__ void __launch_bounds__(THREADS, !LOGITS && (LONE || SOLO) ? 1
+                                                      : CACHED && INPUT == F32  ? 3
+                                                                                : 2)
     bolide_renorm(const __grid_constant__ params p) {
     extern __shared__ __align__(16) unsigned char memory[];
     __shared__ boards shown;

@@ -144,7 +144,7 @@ __forceinline__ uint64_t before_warp(boards *board, uint64_t mine) {
  * What is read once to add it up is still in registers as a rule when it is searched. */
 __forceinline__ int find_part(const row_view &part, boards *board, float least, mass_unit u,
                               uint64_t goal) {
-    constexpr int N = LOGITS ? 2 : 4;
+    constexpr int N = LOGITS && !SOLO ? 2 : 4;
     const bool once = part.last - part.first <= 32 * N;
     batch<N> b;
     uint64_t before = 0;

@@ -19,8 +19,13 @@ constexpr int BINS = BOLIDE__ROW_BINS, GUESS_BINS = 1024, GUESS_WORDS = GUESS_BI
 /* Else each lane keeps a list of its own, in the order in which it reads. A row of one block leaves
  * them where they are. */
 constexpr bool IN_PLACE = !INDEXED && CLUSTER == 1;
-constexpr int OWN_POOL = 448; /* of a warp, with columns */
-constexpr int LANE_POOL = SMALL ? 20 : CLUSTER > 1 ? 24 : ARCH == 80 ? 28 : 32;
+constexpr int OWN_POOL = 448;                    /* of a warp, with columns */
+constexpr bool LARGE = ARCH >= 90 && ARCH < 120; /* 227 KB of shared memory a block */
+constexpr int LANE_POOL = SMALL              ? 20
+                          : CLUSTER > 1      ? 24
+                          : ARCH == 80       ? 28
+                          : LARGE && !RANKED ? 43
+                                             : 32;
 constexpr int POOL = IN_PLACE ? THREADS * LANE_POOL : 8192, SLOTS = POOL / CLUSTER;
 constexpr int OVERFULL = 1 << 16; /* a count of what has no room */
 /* Up to so many values over a guess, nothing is taken for certain. */
@@ -28,9 +33,9 @@ constexpr int ROOMY = SMALL ? 2048 : 4096;
 /* Few rows have a multiprocessor for each block, with twice the registers. */
 constexpr bool LONE = CLUSTER == BOLIDE__ROW_BLOCKS;
 /* Vectors that a lane looks at for a guess. */
-constexpr int SAMPLE = LONE ? (PROBS ? 4 : 2) : LOGITS ? 1 : 4;
+constexpr int SAMPLE = LONE ? (PROBS ? 4 : 2) : SOLO ? 4 : LOGITS ? 1 : 4;
 /* Vectors that a lane has under way as a row is read. */
-constexpr int GATHER = LONE ? 4 : LOGITS || RANKED ? 2 : PROBS ? 3 : 4;
+constexpr int GATHER = LONE ? 4 : SOLO ? (RANKED ? 4 : 8) : LOGITS || RANKED ? 2 : PROBS ? 3 : 4;
 /* What is read for a guess. Where that is all there is, it is kept until it is looked at again. */
 constexpr int LOOK = LONE ? GATHER : SAMPLE, LOOK_STEP = LOOK / SAMPLE;
 static_assert(!LONE || LOOK == GATHER, "one batch");
@@ -100,10 +105,10 @@ template <> struct alignas(16) select_memory<ROOM_INDEXED> {
 };
 
 using select_room = select_memory<INDEXED ? ROOM_INDEXED : IN_PLACE ? ROOM_IN_PLACE : ROOM_POOLED>;
-static_assert(sizeof(select_room) <= (SMALL        ? BOLIDE__ROW_ROOM_SMALL
-                                      : INDEXED    ? BOLIDE__ROW_ROOM_INDEXED
-                                      : ARCH == 80 ? BOLIDE__ROW_ROOM_80
-                                                   : BOLIDE__ROW_ROOM),
+static_assert(sizeof(select_room) <= (SMALL                            ? BOLIDE__ROW_ROOM_SMALL
+                                      : INDEXED || (LARGE && IN_PLACE) ? BOLIDE__ROW_ROOM_INDEXED
+                                      : ARCH == 80                     ? BOLIDE__ROW_ROOM_80
+                                                                       : BOLIDE__ROW_ROOM),
               "what the host asks for");
 
 template <class R> __forceinline__ int *columns_of(R *room, int warp) {
@@ -340,7 +345,7 @@ __forceinline__ void judge_sample(const select_room *room, select_state *state, 
                                   float target, bool counted) {
     /* Counts add up from the top, masses from the bottom. Where values lie in their bin is not
      * known: the variance of that as a part of their squares. */
-    constexpr float WITHIN = 2e-4f;
+    constexpr float WITHIN = 2e-4f, DEVIATIONS = LARGE && IN_PLACE && !SOLO ? 3.25f : 3.0f;
     const int at = counted ? THREADS - 1 - (int)threadIdx.x : (int)threadIdx.x;
     uint32_t count[2];
     float weight[2], own = 0.0f;
@@ -377,7 +382,7 @@ __forceinline__ void judge_sample(const select_room *room, select_state *state, 
         for (int i = 0; i < 2; i++) {
             /* The mass below is what a sample knows well: no single value there is large. */
             const float edge = edge_of(2 * at + i, true), below = share * sum;
-            const float spread = 3.0f * sqrtf((share - 1.0f + WITHIN) * edge * below);
+            const float spread = DEVIATIONS * sqrtf((share - 1.0f + WITHIN) * edge * below);
             const float slack = spread + 0.003f * below;
             low = below + slack <= target ? 2 * at + i : low;
             top = below - slack > target ? smaller(top, 2 * at + i) : top;

@@ -27,13 +27,16 @@
 #include "cuda/device/reduce.cuh"
 #include "ops/sampling/sampling_internal.h"
 
-#if !defined(SPEC_INPUT) || !defined(SPEC_KIND) || !defined(SPEC_CLUSTER) || !defined(SPEC_CACHED)
-#error "INPUT: dtype bit; KIND: row_kind; CLUSTER: blocks a row; CACHED: 1 if they hold the row"
+#if !defined(SPEC_INPUT) || !defined(SPEC_KIND) || !defined(SPEC_CLUSTER) ||                       \
+    !defined(SPEC_CACHED) || !defined(SPEC_SOLO)
+#error                                                                                             \
+    "INPUT: dtype bit; KIND: row_kind; CLUSTER: blocks a row; CACHED: 1 if they hold the row; SOLO"
 #endif
 constexpr int64_t INPUT = SPEC_INPUT;
 constexpr int KIND = SPEC_KIND;
 constexpr int CLUSTER = SPEC_CLUSTER; /* 1, or a power of two up to 16 from 9.0 on */
 constexpr bool CACHED = SPEC_CACHED;
+constexpr bool SOLO = SPEC_SOLO; /* a multiprocessor has one block, with twice the registers */
 static_assert(CLUSTER == 1 || ARCH == 0 || ARCH >= 90, "clusters need 9.0");
 
 constexpr bool PROBS = KIND == BOLIDE__ROW_PROBS, LOGITS = KIND == BOLIDE__ROW_LOGITS,
@@ -97,7 +100,12 @@ __forceinline__ shares shares_of(int end) {
     const int vectors = (int)ceil_div(end, 4);
     const int a_block = (vectors + CLUSTER - 1) / CLUSTER,
               first = a_block * cluster_rank<CLUSTER>();
-    return {first, larger(first, smaller(first + a_block, vectors)), (a_block + WARPS - 1) / WARPS};
+    /* Whole groups of 32, and of 128 where there are many: their loads take no branch. */
+    int stretch = (a_block + WARPS - 1) / WARPS;
+    stretch = stretch > 512  ? (stretch + 127) / 128 * 128
+              : stretch > 96 ? (stretch + 31) / 32 * 32
+                             : stretch;
+    return {first, larger(first, smaller(first + a_block, vectors)), stretch};
 }
 
 row_view open_row(const input_t *row, const input_t *minus, int64_t v, float *cache) {

@@ -270,7 +270,7 @@ __forceinline__ void sample(context &c, const params &p, int64_t out) {
          [&](int id) { put_sample(p, out, id, true); });
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, SELECT && (SMALL || LONE) ? 1 : 2)
+extern "C" __global__ void __launch_bounds__(THREADS, SELECT && (SMALL || LONE || SOLO) ? 1 : 2)
     bolide_sample(const __grid_constant__ params p) {
     extern __shared__ __align__(16) unsigned char memory[];
     __shared__ boards shown;

@@ -10,6 +10,7 @@
 typedef struct layout {
     int32_t blocks, cached;
     int32_t shared; /* bytes */
+    int32_t solo;   /* a multiprocessor has one block of a selection */
 } layout;
 
 enum {
@@ -44,14 +45,17 @@ static layout keeping_layout(const bolide__call *call, int64_t rows, int64_t v) 
         blocks *= 2;
     const int64_t part = part_bytes(v, blocks);
     const int32_t cached = part <= whole;
-    return (layout){blocks, cached, (int32_t)(cached ? part : 0)};
+    return (layout){blocks, cached, (int32_t)(cached ? part : 0), 0};
 }
 
 /* For a selection: as many blocks as the chip holds at once, two on a multiprocessor, but for the
  * most blocks a row, of which a multiprocessor holds one. A row that is
  * read again as it is written could go over so many that the rows under way fit in L2; but what
- * blocks do together then costs more than that spares. */
-static layout selecting_layout(const bolide__call *call, int64_t rows, int64_t v, int indexed) {
+ * blocks do together then costs more than that spares. Rows that go over at most `solo_blocks` may
+ * have half as many with a multiprocessor each, which read as fast and have less to tell each
+ * other. Who writes rows or adds up masses is better off with two. */
+static layout selecting_layout(const bolide__call *call, int64_t rows, int64_t v, int indexed,
+                               int32_t solo_blocks) {
     const bolide__cuda_limits *limits = bolide__cuda_limits_of(call->ctx);
     const int64_t slots = 2 * limits->sm_count;
     const int32_t most = most_blocks(limits);
@@ -59,13 +63,18 @@ static layout selecting_layout(const bolide__call *call, int64_t rows, int64_t v
     while (blocks < most && v > 4096 * blocks &&
            rows * blocks * 2 <= (2 * blocks == BOLIDE__ROW_BLOCKS ? slots * 3 / 8 : slots))
         blocks *= 2;
+    /* One block instead of two, where that leaves no more than a quarter of the chip idle. */
+    const int32_t solo =
+        blocks > 1 && blocks <= solo_blocks && 2 * rows * blocks >= 3 * (int64_t)limits->sm_count;
+    blocks = solo ? blocks / 2 : blocks;
     /* As the kernels see it. */
     const int large = limits->arch == 80 || (limits->arch >= 90 && limits->arch < 120);
-    const int32_t room = limits->arch < 80    ? BOLIDE__ROW_ROOM_SMALL
-                         : indexed && large   ? BOLIDE__ROW_ROOM_INDEXED
+    const int32_t room = limits->arch < 80 ? BOLIDE__ROW_ROOM_SMALL
+                         : large && (indexed || (blocks == 1 && limits->arch >= 90))
+                             ? BOLIDE__ROW_ROOM_INDEXED
                          : limits->arch == 80 ? BOLIDE__ROW_ROOM_80
                                               : BOLIDE__ROW_ROOM;
-    return (layout){blocks, 0, room};
+    return (layout){blocks, 0, room, solo};
 }
 
 /* For rows that are read once and not kept: spread for the sake of balance alone. */
@@ -75,7 +84,7 @@ static layout streaming_layout(const bolide__call *call, int64_t rows, int64_t v
     int32_t blocks = 1;
     while (blocks < most && rows * blocks <= limits->sm_count && v > 4096 * blocks)
         blocks *= 2;
-    return (layout){blocks, 0, 0};
+    return (layout){blocks, 0, 0, 0};
 }
 
 /* Vectors are counted in 32 bits. */
@@ -94,6 +103,7 @@ static bolide__spec spec_of(const char *source, const char *function, int64_t dt
     bolide__spec_add(&s, "KIND", kind);        /* follows from the operator */
     bolide__spec_add(&s, "CLUSTER", l.blocks); /* 1, 2, 4, 8, 16 */
     bolide__spec_add(&s, "CACHED", l.cached);  /* for softmax and speculative sampling */
+    bolide__spec_add(&s, "SOLO", l.solo);      /* with CLUSTER 1 and 2 */
     return s;
 }
 
@@ -110,8 +120,9 @@ bolide_status bolide__sample_launch(const bolide__call *call, const bolide__samp
     const int none = p->filter == BOLIDE__FILTER_NONE;
     const int counted = !min_p && !none && (p->top_k.data || p->top_k.integer > 0);
     const int summed = !min_p && !none && (p->top_p.data || !counted || !(p->top_p.number >= 1.0));
-    const layout l =
-        none ? streaming_layout(call, p->b, p->v) : selecting_layout(call, p->b, p->v, 0);
+    const int32_t solo_blocks = !p->logits && (counted || min_p) ? 2 : 0;
+    const layout l = none ? streaming_layout(call, p->b, p->v)
+                          : selecting_layout(call, p->b, p->v, 0, solo_blocks);
     const bolide__row_kind kind = p->logits ? BOLIDE__ROW_LOGITS : BOLIDE__ROW_PROBS;
     bolide__spec s = spec_of("sampling/sample.cu", "bolide_sample", p->dtype, kind, l);
     bolide__spec_add(&s, "FILTERS", counted + 2 * summed + 4 * min_p); /* 0 to 4 */
@@ -134,7 +145,7 @@ bolide_status bolide__renorm_launch(const bolide__call *call, const bolide__reno
                                   : p->kind == BOLIDE__MASK_TOP_K ? BOLIDE__ROW_SCORES
                                                                   : BOLIDE__ROW_PROBS;
     const layout l = p->kind == BOLIDE__SOFTMAX ? keeping_layout(call, p->n, p->v)
-                                                : selecting_layout(call, p->n, p->v, 0);
+                                                : selecting_layout(call, p->n, p->v, 0, 0);
     const bolide__spec s = spec_of("sampling/renorm.cu", "bolide_renorm", p->dtype, kind, l);
     const bolide__grid g = grid_of(p->n, l);
     return bolide__cuda_launch(call, &s, &g, p, sizeof *p);
@@ -154,7 +165,7 @@ bolide_status bolide__topk_launch(const bolide__call *call, const bolide__topk_p
     BOLIDE_TRY(check_columns(call, p->v));
     if (p->k == 0)
         return BOLIDE_OK;
-    const layout l = selecting_layout(call, p->n, p->v, 1);
+    const layout l = selecting_layout(call, p->n, p->v, 1, 4);
     bolide__spec s = spec_of("sampling/topk.cu", "bolide_topk", p->dtype, BOLIDE__ROW_RANKED, l);
     bolide__spec_add(&s, "FORM", p->form); /* 3 values */
     bolide__spec_add(&s, "SORTED", p->sorted);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The Gumbel-max trick: noise for each logit from its own random word, and the largest sum wins.
-// Arithmetic is the limit: ten rounds of Philox for four elements and two logarithms each.
+// Arithmetic is the limit: ten rounds of Philox for four elements and two logarithms each. On the
+// GPU most elements need only the upper half of their word, so two share the word of a block.
 
 #include "ops/sampling/select.h"
 
@@ -40,15 +41,28 @@ BOLIDE_INLINE void offer16(best *b, f32x16 score, int64_t first) {
     b->index = i32_select(m, i32_add(i32_set((int32_t)first), i32_iota()), b->index);
 }
 
-/* Elements of a tile in groups of 64: those behind the row are -inf and never win. */
+/* The upper halves of two words, one above the other, or the lower ones. */
+BOLIDE_INLINE i32x16 halves(i32x16 upper, i32x16 lower, int second) {
+    return second ? i32_or(i32_shl(upper, 16), i32_and(lower, i32_set(0xffff)))
+                  : i32_or(i32_and(upper, i32_set((int32_t)0xffff0000)), i32_shr(lower, 16));
+}
+
+/* Elements of a tile in groups of 256, whose halves share their words: those behind the row are
+ * -inf and never win. */
 static void offer_tile(best *b, const float *x, int64_t begin, int64_t n, uint64_t seed,
                        uint64_t offset, uint64_t row) {
-    for (int64_t i = 0; i < n; i += 4 * BOLIDE_LANES) {
-        i32x16 word[4];
-        words64(seed, offset, row << 32 | (uint64_t)(begin + i) / 4, word);
-        for (int j = 0; j < 4 && i + j * BOLIDE_LANES < n; j++) {
+    enum { HALF = 128, VECTORS = HALF / BOLIDE_LANES };
+    for (int64_t i = 0; i < n; i += 2 * HALF) {
+        const uint64_t block = row << 32 | (uint64_t)(begin + i) / 8;
+        i32x16 upper[VECTORS], lower[VECTORS];
+        for (int q = 0; q < 2; q++) {
+            words64(seed, offset, block + 16 * (uint64_t)q, upper + 4 * q);
+            words64(seed, offset, (block + 16 * (uint64_t)q) | 1u << 31, lower + 4 * q);
+        }
+        for (int j = 0; j < 2 * VECTORS && i + j * BOLIDE_LANES < n; j++) {
             const int64_t at = i + j * BOLIDE_LANES;
-            offer16(b, f32_add(f32_load(x + at), noise16(word[j])), begin + at);
+            const i32x16 word = halves(upper[j % VECTORS], lower[j % VECTORS], j >= VECTORS);
+            offer16(b, f32_add(f32_load(x + at), noise16(word)), begin + at);
         }
     }
 }

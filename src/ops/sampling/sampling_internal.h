@@ -37,7 +37,9 @@
 // high), where row is that of the output and n says which draw:
 //     one draw a row        n = 0:      u = (w0 2^32 + w1) >> 11, times 2^-53
 //     speculative           n = i for the test of draft i, n = number of drafts for the emission
-//     sampling_from_logits  n = i / 4, word w = i % 4 for element i: in f32,
+//     sampling_from_logits  element i has word i % 4 of n = (i / 256) 32 + (i / 4) % 32 and of
+//                           n + 2^31: of both the upper halves if (i / 128) % 2 is 0, else the
+//                           lower ones, make the upper and the lower half of w. In f32,
 //                           v = min(f32(w) 2^-32 + 2^-33, 1 - 2^-24), noise = -log(-log1p(-v));
 //                           the sample is the lowest index of the largest logit + noise
 

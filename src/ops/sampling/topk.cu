@@ -298,7 +298,7 @@ __forceinline__ output open_output(const params &p, int64_t row, int64_t request
 }
 
 /* With sorting two blocks a multiprocessor would spill. */
-extern "C" __global__ void __launch_bounds__(THREADS, SMALL || SORTED || LONE ? 1 : 2)
+extern "C" __global__ void __launch_bounds__(THREADS, SMALL || SORTED || LONE || SOLO ? 1 : 2)
     bolide_topk(const __grid_constant__ params p) {
     extern __shared__ __align__(16) unsigned char memory[];
     __shared__ boards shown;
