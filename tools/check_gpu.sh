@@ -209,7 +209,7 @@ for step in $(echo "$all" | grep -E '^kernels-|^python-0' | left); do
     run_step "$step"
 done
 export OMP_NUM_THREADS="${OMP_NUM_THREADS:-$((cores / jobs > 0 ? cores / jobs : 1))}"
-echo "$all" | grep -vE '^kernels-|^python-0' | left | xargs -n 1 -P "$jobs" "$self" --step
+echo "$all" | grep -vE '^kernels-|^python-0' | left | xargs -r -n 1 -P "$jobs" "$self" --step
 
 unfinished=$(echo "$all" | left | while read -r step; do
     [ -f "$state/$step.result" ] || echo "$step"
