@@ -407,6 +407,11 @@ def test_multi_item_scoring(fw, rng, close):
     mask[7:, 4:7] = False
     mask[8, 7] = mask[5:7, 4] = False
     close(got[[5, 6, 8]], b.expected(masks=[mask])[0][[5, 6, 8]], b.dtype, 2.0)
+    # The numbers of one request without an axis; places up to its last key alone.
+    w = paged(b, causal=True, prefix_len_ptr=fw.tensor([4], "int32").reshape(()),
+              token_pos_in_items_ptr=fw.tensor(places, "uint16"), token_pos_in_items_len=50,
+              max_item_len_ptr=fw.tensor([2], "uint16").reshape(()))
+    close(fw.numbers(w.run(b.q, b.cache))[[5, 6, 8]], got[[5, 6, 8]], b.dtype)
 
 
 # ---- ragged ----------------------------------------------------------------------------------

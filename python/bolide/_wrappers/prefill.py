@@ -138,12 +138,21 @@ class Prefill(Planned):
 
     def _keep_items(self, prefix_len_ptr, token_pos_in_items_ptr, token_pos_in_items_len,
                     max_item_len_ptr) -> None:
-        self._prefix_len_ptr = _memory.to_device(prefix_len_ptr, self.device)
-        self._token_pos_in_items_ptr = _memory.to_device(token_pos_in_items_ptr, self.device)
+        """Multi-item scoring. Programs give the numbers of a single request without an axis, and
+        leave out the places behind the last request's end, which nothing reads."""
         if _frameworks.is_tensor(token_pos_in_items_len):
             token_pos_in_items_len = token_pos_in_items_len.item()
         self._token_pos_in_items_len = token_pos_in_items_len
-        self._max_item_len_ptr = _memory.to_device(max_item_len_ptr, self.device)
+        prefix, places, longest = (
+            None if t is None else _memory.to_device(t, self.device).reshape(-1)
+            for t in (prefix_len_ptr, token_pos_in_items_ptr, max_item_len_ptr))
+        room = self._batch_size * token_pos_in_items_len
+        if places is not None and places.shape[0] < room:
+            padded = _frameworks.full(places, (room,), _dtypes.of(places.dtype).name, 0)
+            padded[:places.shape[0]] = places
+            places = padded
+        self._prefix_len_ptr, self._token_pos_in_items_ptr = prefix, places
+        self._max_item_len_ptr = longest
 
     def _keep_rows(self, rows: int, batch: int, q_lens: List[int], kv_lens: List[int]) -> None:
         self._qo_indptr_last = rows
