@@ -46,6 +46,7 @@ def twice(monkeypatch, request):
         return recipe.make(given)
 
     if "own_calls" not in request.keywords:
+        kept.recipes.clear()  # those of other tests, whose calls were of the same shapes
         monkeypatch.setattr(remembered, "_first", again)
     yield
     remembered._Recipe.make = make
