@@ -14,6 +14,7 @@ import pytest
 import bolide
 from bolide import _binding, _dtypes, _frameworks, _rows
 from bolide._binding import Plan, Workspace, operator
+from threads import in_threads
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "python"
 RMS = operator("rmsnorm", "input weight out eps")
@@ -199,11 +200,7 @@ def test_threads_share_a_binding(rng):
             if not (out == expected).all():
                 wrong.append(out)
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
+    in_threads(lambda _: work(), 4)
     assert not wrong
 
 

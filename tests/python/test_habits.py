@@ -7,7 +7,6 @@ from __future__ import annotations
 import copy
 import os
 import pickle
-import threading
 
 import numpy as np
 import pytest
@@ -15,6 +14,7 @@ import pytest
 import bolide
 from attention64 import Batch
 from test_wrappers import DECODE, PAGED, RAGGED, decode, paged
+from threads import in_threads
 
 
 def plan(w, b, **options):
@@ -137,11 +137,7 @@ def test_threads_and_forks(fw, rng, close):
         for _ in range(10):
             found[i] = fw.numbers(paged(b, causal=True).run(b.q, b.cache))
 
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
+    in_threads(work, 4)
     for b, out in zip(batches, found):
         close(out, b.expected(causal=True)[0], "float32", 2.0)
     if fw.device != "cpu":

@@ -4,8 +4,6 @@ call made twice, and what a recipe must not do."""
 
 from __future__ import annotations
 
-import threading
-
 import pytest
 
 import bolide
@@ -19,6 +17,7 @@ from test_contracts import *  # noqa: F401,F403
 from test_mla_calls import *  # noqa: F401,F403
 from test_task_scheduled import *  # noqa: F401,F403
 from test_contracts import test_xqa as test_xqa_of_pages  # noqa: F401
+from threads import in_threads
 
 PLAIN = ("trtllm_batch_decode_with_kv_cache", "xqa_batch_decode_with_kv_cache", "xqa",
          "trtllm_batch_context_with_kv_cache", "trtllm_ragged_attention_deepseek",
@@ -95,11 +94,7 @@ def test_threads(fw, rng, close):
             found[i] = bolide.decode.trtllm_batch_decode_with_kv_cache(
                 b.q, b.cache, b.workspace(1 << 22), b.table(), b.lens, 32, b.d ** -0.5, 1.0)
 
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
+    in_threads(work, 4)
     for b, out in zip(batches, found):
         b.check(close, out, b.expected())
 
