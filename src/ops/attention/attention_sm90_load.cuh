@@ -182,31 +182,35 @@ void copy_queries(const params &a, shared_memory &s, const item &it,
 
 /* ---- rows one by one --------------------------------------------------------------------------
  *
- * Where pages do not make boxes, four warps copy 16 bytes a lane, two rows or more at a time, each
- * warp a quarter of a tile. Which page a row lies on is asked for by one lane a row, two tiles
- * ahead, and nothing is computed from the answer before it is needed; then that lane finds where
- * the row begins, and the others only ask it.
+ * Where pages do not make boxes, four warps copy 16 bytes a lane. Eight lanes share the 128 bytes
+ * that a row has in a block, so that a warp copies four rows at a time and the four warps 16: then
+ * all of a lane's copies lie at constant distances in shared memory, and those of a row in the
+ * cache. Which page a row lies on is asked for by one lane a row, two tiles ahead, and nothing is
+ * computed from the answer before it is needed; then that lane finds where the row begins, and the
+ * others only ask it.
  */
 
-constexpr int ROW_LANES = D_QK <= 64 ? 8 : 16; /* that share a row; wider rows take several turns */
-constexpr int TURN_ROWS = 32 / ROW_LANES;
-constexpr int WARP_ROWS = KEYS / 4;
-constexpr int TURNS = WARP_ROWS / TURN_ROWS;
-constexpr int AT_ONCE = TURNS % 8 == 0 ? 8 : TURNS % 5 == 0 ? 5 : 1; /* turns */
-static_assert(WARP_ROWS <= 32 && WARP_ROWS % TURN_ROWS == 0, "rows of a warp");
+constexpr int STEP_ROWS = 16; /* of the four warps */
+constexpr int ROW_STEPS = KEYS / STEP_ROWS;
+static_assert(KEYS % STEP_ROWS == 0 && ROW_STEPS <= 8, "a lane a row of a warp");
 
-/* A lane's row of a tile. */
+/* A lane's row of a tile: of step lane / 4, the lane % 4-th of the warp. */
 struct asked_row {
     int32_t page, in_page; /* page −1: no key */
 };
+
+bool asks() {
+    return threadIdx.x % 32 / 4 < ROW_STEPS;
+}
 
 asked_row ask(const bolide__attention_params &p, const work &w, int32_t tile) {
     const int64_t list = p.table_row ? w.request * p.table_row : (int64_t)w.kv_start;
     const uint32_t size = (uint32_t)p.page_size;
     const int32_t lane = threadIdx.x % 32;
-    const uint32_t key = (uint32_t)(tile * KEYS + (int32_t)threadIdx.x / 32 * WARP_ROWS + lane);
+    const uint32_t key = (uint32_t)(tile * KEYS + lane / 4 * STEP_ROWS +
+                                    (int32_t)threadIdx.x / 32 * 4 + lane % 4);
     asked_row r = {-1, 0};
-    if (lane < WARP_ROWS && (int32_t)key < w.kv_end) {
+    if (asks() && (int32_t)key < w.kv_end) {
         r.page = p.indices[list + key / size];
         r.in_page = (int32_t)(key % size);
     }
@@ -220,32 +224,24 @@ uint64_t row_from(uint64_t own, int lane) {
     return (uint64_t)high << 32 | low;
 }
 
-/* Rows of 16-byte pieces of one side of a tile, to be shared by the warp's lanes. WHOLE: they all
- * have keys, and no columns are missing; otherwise `any` is an address that can be read. */
+/* Rows of one side of a tile, to be shared by the warp's lanes. WHOLE: they all have keys, and no
+ * columns are missing; otherwise `any` is an address that can be read. */
 template <bool WHOLE, int BLOCKS, int D>
 void gather_rows(unsigned char *to, uint64_t own, const half *any) {
-    const int lane = threadIdx.x % 32, part = lane / ROW_LANES, piece = lane % ROW_LANES;
-    const int warp_row = (int)threadIdx.x / 32 * WARP_ROWS + part;
-#pragma unroll 1
-    for (int first = 0; first < TURNS; first += AT_ONCE) {
-        uint64_t from[AT_ONCE];
+    const int lane = threadIdx.x % 32, piece = lane % 8;
+    const int first = (int)threadIdx.x / 32 * 4 + lane / 8;
+    unsigned char *at = to + first * 128 + ((piece ^ first) & 7) * 16;
+    uint64_t from[ROW_STEPS];
 #pragma unroll
-        for (int i = 0; i < AT_ONCE; i++)
-            from[i] = row_from(own, (first + i) * TURN_ROWS + part);
+    for (int i = 0; i < ROW_STEPS; i++)
+        from[i] = row_from(own, 4 * i + lane / 8);
 #pragma unroll
-        for (int i = 0; i < AT_ONCE; i++) {
-            const int row = warp_row + (first + i) * TURN_ROWS;
-            unsigned char *at_row = to + row * 128 + ((piece ^ row) & 7) * 16;
+    for (int i = 0; i < ROW_STEPS; i++) {
+        const half *row = reinterpret_cast<const half *>(from[i]) + piece * 8;
 #pragma unroll
-            for (int at = 0; at < BLOCKS * 8; at += ROW_LANES) {
-                if (BLOCKS * 8 % ROW_LANES != 0 && at + piece >= BLOCKS * 8)
-                    break;
-                unsigned char *at_piece = at_row + (at + piece) / 8 * BLOCK;
-                const bool here = WHOLE || (from[i] && (at + piece) * 8 < D);
-                copy_16(at_piece,
-                        here ? reinterpret_cast<const half *>(from[i] + (at + piece) * 16) : any,
-                        here ? 16 : 0);
-            }
+        for (int b = 0; b < BLOCKS; b++) {
+            const bool here = WHOLE || (from[i] && b * 64 + piece * 8 < D);
+            copy_16(at + i * STEP_ROWS * 128 + b * BLOCK, here ? row + b * 64 : any, here ? 16 : 0);
         }
     }
 }
@@ -260,7 +256,7 @@ void gather_tile(unsigned char (&to)[BLOCKS][BLOCK], const half *from, int64_t p
             ? 0
             : reinterpret_cast<uint64_t>(from + asked.page * page_step + asked.in_page * row_step);
     barrier_wait(empty, phase);
-    if (D == BLOCKS * 64 && __all_sync(0xffffffffu, own || threadIdx.x % 32 >= WARP_ROWS))
+    if (D == BLOCKS * 64 && __all_sync(0xffffffffu, own || !asks()))
         gather_rows<true, BLOCKS, D>(to[0], own, from);
     else
         gather_rows<false, BLOCKS, D>(to[0], own, from);
