@@ -84,9 +84,9 @@ typedef struct bolide__attention_work {
     int32_t kv_end, slot; /* slot -1: the item is the whole tile and writes the output */
     int32_t request;
     int32_t merge; /* which tile of those that are in several pieces; -1: in one */
-    int32_t merge_slot, merge_count; /* of an item in one piece in a list for sm_90: the first item
-                                        of its request, and how many there are */
-    int32_t unused[2];
+    int32_t merge_slot, merge_count;
+    int32_t list_begin, list_count; /* in a list for sm_90: the items that share keys with this one
+                                       and lie beside it */
 } bolide__attention_work;
 
 /* What a worker begins with; 96 bytes. */
@@ -248,7 +248,8 @@ typedef struct bolide__attention_plan {
         int64_t tile_rows, workers, unit_heads;
         int64_t keys, stages; /* CUDA: of a block's tiles; keys 0: the float32 kernel; stages 0:
                                  that of latents */
-        int64_t sm90;         /* CUDA: the list is for attention_sm90.cu */
+        int64_t sm90;         /* CUDA: the list is for attention_sm90.cu: blocks that a key head has
+                                 to itself, at least 1 */
         int64_t latent90; /* CUDA: blocks of attention_latent_sm90.cu that share an item; 0: it is
                          for attention_latent.cu alone */
         int64_t merged_apart;                   /* CUDA: pieces are joined by a kernel of its own */

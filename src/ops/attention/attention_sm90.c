@@ -83,25 +83,84 @@ void bolide__attention_sm90_choose(const bolide__call *call, frozen_part *f, int
     const int64_t units = (all_rows + ROWS - 1) / ROWS * f->h_kv;
     const int64_t others =
         BOLIDE__ATTN_ALIBI | BOLIDE__ATTN_ROPE | BOLIDE__ATTN_TAIL | BOLIDE__ATTN_VARIANT;
-    f->sm90 = bolide__cuda_has_wgmma(call->ctx) && f->keys && f->stages && !f->use_custom_mask &&
-              !(f->flags & others) && is_known(f) && shared_bytes(f) <= limits->shared_optin &&
-              usual_rows > 64 && 3 * units >= limits->sm_count &&
-              bolide__attention_cuda_rows(call, f, ROWS);
+    const bool served = bolide__cuda_has_wgmma(call->ctx) && f->keys && f->stages &&
+                        !f->use_custom_mask && !(f->flags & others) && is_known(f) &&
+                        shared_bytes(f) <= limits->shared_optin && usual_rows > 64 &&
+                        3 * units >= limits->sm_count && bolide__attention_cuda_rows(call, f, ROWS);
+    const int64_t own = limits->sm_count / f->h_kv;
+    f->sm90 = !served ? 0 : own > 1 ? own : 1;
+}
+
+/* ---- pieces -----------------------------------------------------------------------------------
+ *
+ * A block joins the pieces of a tile one after the other, each for about half of what a tile of
+ * keys costs; so many tiles of keys are worth the square root of twice as many pieces.
+ */
+
+static int64_t most_pieces(const frozen_part *f, int64_t keys) {
+    const int64_t tiles = keys / keys_of(f);
+    int64_t n = 1;
+    while (n * n < 2 * tiles)
+        n++;
+    return n;
+}
+
+int64_t bolide__attention_sm90_pieces(const frozen_part *f, int64_t tiles, int64_t keys) {
+    const int64_t most = most_pieces(f, keys), pieces = tiles ? f->sm90 / tiles : 1;
+    return pieces > most ? most : pieces > 1 ? pieces : 1;
+}
+
+void bolide__attention_sm90_rules(const frozen_part *f, bolide__schedule_rules *rules) {
+    rules->workers = (int32_t)f->sm90;
+    rules->granule = (int32_t)keys_of(f);
+    rules->least_busy = 0;
+}
+
+/* Whole tiles take at least as long as the longest, and as many rounds as there are tiles for each
+ * block. They are cut where that is an eighth more than an equal share and what joining costs. */
+void bolide__attention_sm90_split(const frozen_part *f, const bolide__attention_request *requests,
+                                  int64_t batch, bolide__schedule_rules *rules) {
+    enum { MOST_ROUNDS = 4, JOINING = 384 };
+    int64_t tiles = 0, total = 0, longest = 0;
+    if (rules->split != BOLIDE__SPLIT_BALANCED)
+        return;
+    rules->split = BOLIDE__SPLIT_NONE;
+    for (int64_t r = 0; r < batch; r++)
+        tiles += ((int64_t)requests[r].q_len * rules->group + ROWS - 1) / ROWS;
+    if (tiles == 0 || tiles >= MOST_ROUNDS * f->sm90)
+        return;
+    for (int64_t r = 0; r < batch; r++) {
+        const int64_t rows = (int64_t)requests[r].q_len * rules->group;
+        for (int64_t row = 0; row < rows; row += ROWS) {
+            int32_t begin, end;
+            bolide__schedule_range(rules, &requests[r], (int32_t)row, &begin, &end);
+            const int64_t keys = end - begin + rules->tile_cost;
+            total += keys;
+            longest = keys > longest ? keys : longest;
+        }
+    }
+    const int64_t rounds = (tiles + f->sm90 - 1) / f->sm90 * (total / tiles);
+    const int64_t whole = longest > rounds ? longest : rounds;
+    const int64_t workers = tiles * most_pieces(f, longest);
+    if (8 * whole > 9 * (total / f->sm90 + JOINING)) {
+        rules->split = BOLIDE__SPLIT_BALANCED;
+        rules->workers = (int32_t)(workers < f->sm90 ? workers : f->sm90);
+    }
 }
 
 /* ---- the list ---------------------------------------------------------------------------------
  */
 
-/* Whether request a comes after b: the one with more keys is first. */
-static bool is_after(const bolide__attention_request *r, int32_t a, int32_t b) {
-    return r[a].kv_len != r[b].kv_len ? r[a].kv_len < r[b].kv_len : a > b;
+/* Whether number a comes after b: the one with more keys is first. */
+static bool is_after(const int32_t *keys, int32_t a, int32_t b) {
+    return keys[a] != keys[b] ? keys[a] < keys[b] : a > b;
 }
 
-static void sift_down(const bolide__attention_request *r, int32_t *order, int32_t at, int32_t n) {
+static void sift_down(const int32_t *keys, int32_t *order, int32_t at, int32_t n) {
     for (int32_t child = 2 * at + 1; child < n; at = child, child = 2 * at + 1) {
-        if (child + 1 < n && is_after(r, order[child + 1], order[child]))
+        if (child + 1 < n && is_after(keys, order[child + 1], order[child]))
             child++;
-        if (!is_after(r, order[child], order[at]))
+        if (!is_after(keys, order[child], order[at]))
             return;
         const int32_t t = order[at];
         order[at] = order[child];
@@ -109,16 +168,16 @@ static void sift_down(const bolide__attention_request *r, int32_t *order, int32_
     }
 }
 
-static void sort_requests(const bolide__attention_request *r, int32_t *order, int32_t n) {
+static void sort(const int32_t *keys, int32_t *order, int32_t n) {
     for (int32_t i = 0; i < n; i++)
         order[i] = i;
     for (int32_t i = n / 2 - 1; i >= 0; i--)
-        sift_down(r, order, i, n);
+        sift_down(keys, order, i, n);
     for (int32_t end = n - 1; end > 0; end--) {
         const int32_t t = order[0];
         order[0] = order[end];
         order[end] = t;
-        sift_down(r, order, 0, end);
+        sift_down(keys, order, 0, end);
     }
 }
 
@@ -137,31 +196,65 @@ static void cut_stretches(const frozen_part *f, const bolide__attention_work *wo
         worker_start[w] = items;
 }
 
-void bolide__attention_sm90_list(const frozen_part *f, const bolide__schedule_counts *counts,
-                                 char *live) {
+/* Whole tiles, request by request. */
+static void list_requests(const frozen_part *f, const bolide__schedule_counts *counts, char *live,
+                          bolide__attention_work *works) {
     const bolide__attention_request *requests =
         (const bolide__attention_request *)(live + f->requests_at);
     const bolide__attention_item *items = (const bolide__attention_item *)(live + f->items_at);
-    bolide__attention_work *works = (bolide__attention_work *)(live + f->works_at);
-    int32_t *order = (int32_t *)(live + f->order_at), *first = order + f->max_batch;
-    int32_t n = 0;
+    int32_t *order = (int32_t *)(live + f->order_at), *keys = order + f->max_items;
+    int32_t *first = keys + f->max_items, n = 0;
     for (int32_t r = 0, i = 0; r < counts->requests; r++) {
         first[r] = i;
+        keys[r] = requests[r].kv_len;
         while (i < counts->items && items[i].request == r)
             i++;
     }
-    sort_requests(requests, order, counts->requests);
+    sort(keys, order, counts->requests);
     for (int32_t k = 0; k < counts->requests; k++) {
         const int32_t r = order[k];
         const int32_t end = r + 1 < counts->requests ? first[r + 1] : counts->items;
         const int32_t begin = n, tiles = end - first[r];
         for (int32_t i = end - 1; i >= first[r]; i--) {
             works[n] = bolide__attention_work_of(&requests[r], &items[i]);
-            works[n].merge_slot = begin;
-            works[n++].merge_count = tiles;
+            works[n].list_begin = begin;
+            works[n++].list_count = tiles;
         }
     }
-    cut_stretches(f, works, n, (int32_t *)(live + f->worker_start_at));
+}
+
+/* Whole tiles and pieces, by their lengths; there are few, and all run at the same time. */
+static void list_pieces(const frozen_part *f, int32_t n, char *live,
+                        bolide__attention_work *works) {
+    int32_t *order = (int32_t *)(live + f->order_at), *keys = order + f->max_items;
+    int32_t *place = keys + f->max_items;
+    for (int32_t i = 0; i < n; i++)
+        keys[i] = works[i].kv_end - works[i].kv_begin;
+    sort(keys, order, n);
+    for (int32_t i = 0; i < n; i++)
+        place[order[i]] = i;
+    for (int32_t i = 0; i < n; i++) {
+        while (place[i] != i) { /* the work here belongs elsewhere: it goes there */
+            const int32_t to = place[i];
+            const bolide__attention_work w = works[to];
+            works[to] = works[i];
+            works[i] = w;
+            place[i] = place[to];
+            place[to] = to;
+        }
+        works[i].list_begin = i;
+        works[i].list_count = 1;
+    }
+}
+
+void bolide__attention_sm90_list(const frozen_part *f, const bolide__schedule_counts *counts,
+                                 char *live) {
+    bolide__attention_work *works = (bolide__attention_work *)(live + f->works_at);
+    if (counts->merges)
+        list_pieces(f, counts->items, live, works);
+    else
+        list_requests(f, counts, live, works);
+    cut_stretches(f, works, counts->items, (int32_t *)(live + f->worker_start_at));
 }
 
 /* ---- the launch -------------------------------------------------------------------------------
@@ -296,6 +389,8 @@ bolide_status bolide__attention_sm90_run(const bolide__call *call, const frozen_
         return BOLIDE_OK;
     if (!f->ruled)
         a.tickets = p->arrivals + (f->tickets_at - f->arrivals_at) / (int64_t)sizeof(int32_t);
+    else if (f->rule_pieces > 1)
+        BOLIDE_TRY(bolide__cuda_clear(call, p->arrivals, f->device_int_bytes));
     const bolide__spec s = spec_of(f, p, q_box);
     const bolide__grid g = {.x = bolide__cuda_limits_of(call->ctx)->sm_count,
                             .block = BOLIDE__SM90_THREADS,

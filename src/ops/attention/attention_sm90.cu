@@ -172,7 +172,7 @@ void compute(const params &a, shared_memory &s, int group) {
         clear_sums(o);
         if (t.last < t.first) {
             begin_rows(a.p, own_item(s, c), c.group, r);
-            write_rows(a.p, own_item(s, c), c.group, r, o);
+            end_rows(a.p, own_item(s, c), c.group, r, o);
             leave_item(s, c);
             continue;
         }
@@ -184,10 +184,11 @@ void compute(const params &a, shared_memory &s, int group) {
                 turn(a, s, c, n * KEYS, n == t.first, r, x, o, weights);
                 soften(r, x, weights, o);
             }
+            const bool whole = of_warp(own_item(s, c).w.slot) < 0;
             ring_place<SLOTS> after = c.items;
             after.advance();
             t = await_item(s, after);
-            if (!STREAMED || t.head < 0 || t.last < t.first)
+            if (!STREAMED || !whole || t.head < 0 || t.last < t.first)
                 break;
             rows_state begun;
             begin_rows(a.p, s.items[after.stage], c.group, begun);
@@ -201,7 +202,7 @@ void compute(const params &a, shared_memory &s, int group) {
             c.tail = own_item(s, c).w.kv_end - t.last * KEYS;
         }
         add_last_values(s, c, o, weights);
-        write_rows(a.p, own_item(s, c), c.group, r, o);
+        end_rows(a.p, own_item(s, c), c.group, r, o);
         leave_item(s, c);
     }
 }

@@ -12,6 +12,7 @@
 enum {
     BOLIDE__SM90_ROWS = 128,    /* packed rows of a tile: 64 for each of two warpgroups */
     BOLIDE__SM90_THREADS = 384, /* those two, and one that loads */
+    BOLIDE__SM90_WARPS = 8,     /* that compute; each counts its pieces of a tile by itself */
     BOLIDE__SM90_STAGES = 2
 };
 
@@ -78,7 +79,18 @@ typedef struct bolide__attention_sm90_params {
  * of a request, all_rows those of the batch. */
 void bolide__attention_sm90_choose(const bolide__call *call, struct bolide__attention_frozen *f,
                                    int64_t usual_rows, int64_t all_rows);
-/* Writes the list of items in this kernel's order, from what the schedule has left in `live`. */
+/* What the schedule may do at most, for capacities. */
+void bolide__attention_sm90_rules(const struct bolide__attention_frozen *f,
+                                  bolide__schedule_rules *rules);
+/* Whether the tiles of a batch are cut, and into how many stretches. */
+void bolide__attention_sm90_split(const struct bolide__attention_frozen *f,
+                                  const bolide__attention_request *requests, int64_t batch,
+                                  bolide__schedule_rules *rules);
+/* Into how many pieces `tiles` tiles of so many keys are cut, each. */
+int64_t bolide__attention_sm90_pieces(const struct bolide__attention_frozen *f, int64_t tiles,
+                                      int64_t keys);
+/* Puts the list of items into this kernel's order, from what the schedule has left in `live`; of
+ * tiles in several pieces the works are there. */
 void bolide__attention_sm90_list(const struct bolide__attention_frozen *f,
                                  const bolide__schedule_counts *counts, char *live);
 /* Runs it; *served is false where the arguments of this run are not for it. */

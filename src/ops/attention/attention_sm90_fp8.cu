@@ -232,7 +232,7 @@ void compute(const params &a, shared_memory &s, int group) {
             add_last_values(s, c, part, weights);
             add(o, part);
         }
-        write_rows(a.p, own_item(s, c), c.group, r, o);
+        end_rows(a.p, own_item(s, c), c.group, r, o);
         leave_item(s, c);
     }
 }

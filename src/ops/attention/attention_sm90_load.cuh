@@ -38,9 +38,11 @@ spot spot_of(const params &a, int32_t index, int32_t tiles, int32_t kv_len) {
     return {rest / heads, section * heads + rest % heads};
 }
 
-/* The t-th longest tile of a single request. */
-work ruled_work(const bolide__attention_params &p, int32_t t) {
+/* A piece of the t-th longest tile of a single request; cuts lie between tiles of keys. Empty ones
+ * stay, since they count as a slot. */
+work ruled_work(const bolide__attention_params &p, int32_t index) {
     const bolide__attention_request &r = p.rule.request;
+    const int32_t pieces = p.rule.pieces, t = index / pieces, piece = index % pieces;
     const int64_t row = (int64_t)(p.rule.tiles - 1 - t) * ROWS;
     const int64_t shift = (int64_t)r.kv_len - r.q_len;
     const int64_t end = smaller((int64_t)r.q_len - 1, (row + ROWS - 1) / p.group);
@@ -49,6 +51,12 @@ work ruled_work(const bolide__attention_params &p, int32_t t) {
         high = smaller(high, shift + end + 1);
     if (p.window_left >= 0)
         low = larger(low, shift + row / p.group - p.window_left);
+    if (pieces > 1) {
+        const int64_t start = low / KEYS * KEYS, keys = larger(high - start, (int64_t)0);
+        const int64_t own = (keys + pieces * KEYS - 1) / (pieces * KEYS) * KEYS;
+        low = larger(low, start + piece * own);
+        high = smaller(high, start + (piece + 1) * own);
+    }
     work w = {};
     w.q_start = r.q_start;
     w.o_start = r.o_start;
@@ -57,19 +65,23 @@ work ruled_work(const bolide__attention_params &p, int32_t t) {
     w.row = (int32_t)row;
     w.kv_begin = low < high ? (int32_t)low : 0;
     w.kv_end = low < high ? (int32_t)high : 0;
+    w.slot = pieces > 1 ? index : -1;
+    w.merge = t;
+    w.merge_slot = t * pieces;
+    w.merge_count = pieces;
     return w;
 }
 
 void fetch_item(const params &a, int32_t index, item &it) {
     const bolide__attention_params &p = a.p;
     if (p.rule.tiles) {
-        const spot at = spot_of(a, index, p.rule.tiles, p.rule.request.kv_len);
+        const spot at = spot_of(a, index, p.rule.tiles * p.rule.pieces, p.rule.request.kv_len);
         it.w = ruled_work(p, at.tile);
         it.head = at.head;
     } else {
-        /* A request's items lie together; any of them tells where they begin. */
+        /* Items that share keys lie together; any of them tells where they begin. */
         const work *any = p.works + index / (int32_t)p.h_kv;
-        const int32_t begin = any->merge_slot, tiles = any->merge_count;
+        const int32_t begin = any->list_begin, tiles = any->list_count;
         const spot at = spot_of(a, index - begin * (int32_t)p.h_kv, tiles, any->kv_len);
         it.w = p.works[begin + at.tile];
         it.head = at.head;
@@ -93,7 +105,8 @@ void deal_item(const params &a, shared_memory &s, dealer &d) {
     const bolide__attention_params &p = a.p;
     if (d.index < 0)
         return;
-    const int32_t items = (p.rule.tiles ? p.rule.tiles : p.counts->items) * (int32_t)p.h_kv;
+    const int32_t items =
+        (p.rule.tiles ? p.rule.tiles * p.rule.pieces : p.counts->items) * (int32_t)p.h_kv;
     barrier_wait(s.empty_item[d.at.stage], d.at.phase);
     item &it = s.items[d.at.stage];
     const bool more = d.index < items;
@@ -207,8 +220,8 @@ asked_row ask(const bolide__attention_params &p, const work &w, int32_t tile) {
     const int64_t list = p.table_row ? w.request * p.table_row : (int64_t)w.kv_start;
     const uint32_t size = (uint32_t)p.page_size;
     const int32_t lane = threadIdx.x % 32;
-    const uint32_t key = (uint32_t)(tile * KEYS + lane / 4 * STEP_ROWS +
-                                    (int32_t)threadIdx.x / 32 * 4 + lane % 4);
+    const uint32_t key =
+        (uint32_t)(tile * KEYS + lane / 4 * STEP_ROWS + (int32_t)threadIdx.x / 32 * 4 + lane % 4);
     asked_row r = {-1, 0};
     if (asks() && (int32_t)key < w.kv_end) {
         r.page = p.indices[list + key / size];

@@ -335,4 +335,141 @@ void write_rows(const bolide__attention_params &p, const item &it, int group, co
     }
 }
 
+/* ---- tiles in several pieces -------------------------------------------------------------------
+ *
+ * What a thread has of a piece lies in the piece's slot in fours, so that a warp's are 512 bytes.
+ * A warp counts its rows of a piece in; the one that is the last for these rows of the tile joins
+ * them, in the order of the keys, and none waits for another.
+ */
+
+constexpr int divisor_of(int n, int most) {
+    return n % most == 0 ? most : divisor_of(n, most - 1);
+}
+
+constexpr int FOURS = D_VO / 8; /* of a thread's sums */
+constexpr int FOURS_AT_ONCE = divisor_of(FOURS, DV > 128 ? 8 : 16);
+
+int64_t slot_row_of(const bolide__attention_params &p, const item &it, int32_t slot, int group) {
+    return ((int64_t)slot * p.h_kv + it.head) * ROWS + group * 64;
+}
+
+float *fours_of(const bolide__attention_params &p, int64_t slot_row) {
+    return p.partial_o + slot_row * D_VO + threadIdx.x % 128 * 4;
+}
+
+void leave_piece(const bolide__attention_params &p, const item &it, int group, const rows_state &r,
+                 const float (&o)[DV / 2]) {
+    const int64_t slot_row = slot_row_of(p, it, it.w.slot, group);
+    float *to = fours_of(p, slot_row);
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        const float l = lanes_sum<4>(r.l[i]);
+        if (threadIdx.x % 4 == 0)
+            store(p.partial_ml + 2 * (slot_row + row_of(0, i)), pack<float, 2>{r.m[i], l});
+    }
+#pragma unroll
+    for (int j = 0; j < FOURS; j++)
+        store(to + j * 512, pack<float, 4>{o[4 * j], o[4 * j + 1], o[4 * j + 2], o[4 * j + 3]});
+}
+
+/* Counts this warp's rows of a piece in; whether those of all others are there. */
+bool is_last_piece(const bolide__attention_params &p, const item &it, int group) {
+    int32_t before = 0;
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) {
+        const int32_t warp = group * 4 + (int32_t)threadIdx.x % 128 / 32;
+        int32_t *arrived = p.arrivals + ((int64_t)it.w.merge * p.h_kv + it.head) * WARPS + warp;
+        /* Behind what the warp has written, before what it reads then. */
+        asm volatile("atom.add.acq_rel.gpu.global.s32 %0, [%1], 1;"
+                     : "=r"(before)
+                     : "l"(arrived)
+                     : "memory");
+        if (before == it.w.merge_count - 1)
+            *arrived = 0; /* for the next run */
+    }
+    return __shfl_sync(0xffffffffu, before, 0) == it.w.merge_count - 1;
+}
+
+/* What another block has written, past the first cache. */
+template <class P> P load_written(const float *address) {
+    words<sizeof(P)> w;
+    if constexpr (sizeof(P) == 16)
+        asm volatile("ld.global.cg.v4.u32 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(w.a), "=r"(w.b), "=r"(w.c), "=r"(w.d)
+                     : "l"(address)
+                     : "memory");
+    else
+        asm volatile("ld.global.cg.v2.u32 {%0, %1}, [%2];"
+                     : "=r"(w.a), "=r"(w.b)
+                     : "l"(address)
+                     : "memory");
+    return bits_as<P>(w);
+}
+
+void join_pieces(const bolide__attention_params &p, const item &it, int group, rows_state &r,
+                 float (&o)[DV / 2]) {
+    const int64_t step = p.h_kv * ROWS;
+    const int64_t first = slot_row_of(p, it, it.w.merge_slot, group);
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        r.m[i] = NO_BASE;
+        r.l[i] = 0;
+    }
+#pragma unroll 4
+    for (int32_t s = 0; s < it.w.merge_count; s++) {
+#pragma unroll
+        for (int i = 0; i < 2; i++)
+            r.m[i] = fmaxf(r.m[i], load_written<pack<float, 2>>(
+                                       p.partial_ml + 2 * (first + s * step + row_of(0, i)))
+                                       .at[0]);
+    }
+#pragma unroll
+    for (int i = 0; i < DV / 2; i++)
+        o[i] = 0;
+#pragma unroll 1
+    for (int32_t s = 0; s < it.w.merge_count; s++) {
+        const int64_t slot_row = first + s * step;
+        pack<float, 2> own[2];
+        float weight[2];
+#pragma unroll
+        for (int i = 0; i < 2; i++)
+            own[i] = load_written<pack<float, 2>>(p.partial_ml + 2 * (slot_row + row_of(0, i)));
+#pragma unroll
+        for (int j = 0; j < FOURS; j += FOURS_AT_ONCE) {
+            pack<float, 4> part[FOURS_AT_ONCE];
+#pragma unroll
+            for (int k = 0; k < FOURS_AT_ONCE; k++)
+                part[k] = load_written<pack<float, 4>>(fours_of(p, slot_row) + (j + k) * 512);
+#pragma unroll
+            for (int i = 0; i < 2; i++)
+                weight[i] = exp2_fast(own[i].at[0] - r.m[i]);
+#pragma unroll
+            for (int k = 0; k < FOURS_AT_ONCE; k++) {
+#pragma unroll
+                for (int c = 0; c < 4; c++)
+                    o[4 * (j + k) + c] = fmaf(part[k].at[c], weight[c / 2], o[4 * (j + k) + c]);
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < 2; i++)
+            r.l[i] = fmaf(own[i].at[1], weight[i], r.l[i]);
+    }
+    /* All four lanes of a row have its sum. */
+#pragma unroll
+    for (int i = 0; i < 2; i++)
+        r.l[i] *= 0.25f;
+}
+
+/* The end of an item: of a whole tile, or of a piece. */
+void end_rows(const bolide__attention_params &p, const item &it, int group, rows_state &r,
+              float (&o)[DV / 2]) {
+    if (of_warp(it.w.slot) >= 0) {
+        leave_piece(p, it, group, r, o);
+        if (!is_last_piece(p, it, group))
+            return;
+        join_pieces(p, it, group, r, o);
+    }
+    write_rows(p, it, group, r, o);
+}
+
 #endif

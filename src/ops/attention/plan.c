@@ -271,6 +271,11 @@ static void carve_planner(frozen_part *f, bolide__carver *c) {
     bolide__carve(c, f->on_device ? f->workers + 1 : 0, sizeof(bolide__attention_cut));
 }
 
+/* Counters of the pieces of so many tiles. */
+static int64_t arrivals_of(const frozen_part *f, int64_t tiles) {
+    return tiles * f->h_kv * (f->sm90 ? BOLIDE__SM90_WARPS : 1);
+}
+
 /* Offsets of the live part and of the scratch; the order of the drawing in attention_internal.h. */
 static void carve_live(frozen_part *f, bool cuda) {
     bolide__carver c = bolide__carve_begin(NULL, 0);
@@ -281,7 +286,7 @@ static void carve_live(frozen_part *f, bool cuda) {
         f->tickets_at = bolide__carve_offset(&c);
         bolide__carve(&c, f->sm90 ? 2 : 0, sizeof(int32_t));
         f->arrivals_at = bolide__carve_offset(&c);
-        bolide__carve(&c, f->max_merges * f->h_kv, sizeof(int32_t));
+        bolide__carve(&c, arrivals_of(f, f->max_merges), sizeof(int32_t));
         f->heads_at = bolide__carve_offset(&c);
         bolide__carve(&c, f->workers, sizeof(bolide__attention_head));
         f->works_at = bolide__carve_offset(&c);
@@ -298,7 +303,7 @@ static void carve_live(frozen_part *f, bool cuda) {
     f->merges_at = bolide__carve_offset(&c);
     bolide__carve(&c, f->max_merges, sizeof(bolide__attention_merge));
     f->order_at = bolide__carve_offset(&c);
-    bolide__carve(&c, f->sm90 ? 2 * f->max_batch : 0, sizeof(int32_t));
+    bolide__carve(&c, f->sm90 ? 3 * f->max_items : 0, sizeof(int32_t));
     f->live_bytes = bolide__carve_offset(&c);
     if (!cuda)
         f->device_int_bytes = f->live_bytes;
@@ -328,12 +333,12 @@ static void lay_out_rule(const bolide__attention_problem *pr, frozen_part *f, in
     const int64_t most = (kv_len + MIN_PIECE - 1) / MIN_PIECE;
     pieces = pieces < most ? pieces : most;
     if (f->sm90)
-        pieces = 1;
+        pieces = pr->disable_split_kv ? 1 : bolide__attention_sm90_pieces(f, tiles, kv_len);
     f->ruled = 1;
     f->rule_tiles = tiles;
     f->rule_pieces = pieces > 1 ? pieces : 1;
     f->max_slots = f->rule_pieces > 1 ? tiles * f->rule_pieces : 0;
-    f->device_int_bytes = f->rule_pieces > 1 ? tiles * f->h_kv * (int64_t)sizeof(int32_t) : 0;
+    f->device_int_bytes = f->rule_pieces > 1 ? arrivals_of(f, tiles) * (int64_t)sizeof(int32_t) : 0;
 }
 
 /* Packed rows that a request has on average at the maxima. */
@@ -342,7 +347,7 @@ static int64_t usual_rows(const bolide__attention_problem *pr, const bolide__sch
     return tokens * (pr->h_q / pr->h_kv);
 }
 
-/* The kernel for Hopper takes whole tiles. */
+/* The kernel for Hopper takes whole tiles and pieces that a batch chooses. */
 static void choose_cuda(const bolide__call *call, const bolide__attention_problem *pr,
                         frozen_part *f, const bolide__schedule_maxima *m) {
     const bolide__split split = split_of(call, pr);
@@ -397,7 +402,7 @@ static bolide_status lay_out(const bolide__call *call, const bolide__attention_p
     }
     *rules = rules_of(call, pr, f);
     if (f->sm90)
-        rules->split = BOLIDE__SPLIT_NONE;
+        bolide__attention_sm90_rules(f, rules);
     const bolide__schedule_capacity cap = bolide__schedule_capacity_of(rules, &maxima);
     f->max_batch = maxima.batch;
     f->max_items = cap.items;
@@ -477,20 +482,13 @@ bolide__attention_work bolide__attention_work_of(const bolide__attention_request
     };
 }
 
-/* The items with their requests, and counters at 0: what the kernels for CUDA read. */
-static void write_works(const frozen_part *f, const bolide__schedule_counts *counts, char *live) {
+/* The items with their requests and merges, and the item that each merge begins with. */
+static void fill_works(const frozen_part *f, const bolide__schedule_counts *counts, char *live) {
     const bolide__attention_request *requests =
         (const bolide__attention_request *)(live + f->requests_at);
     const bolide__attention_item *items = (const bolide__attention_item *)(live + f->items_at);
     const bolide__attention_merge *merges = (const bolide__attention_merge *)(live + f->merges_at);
     bolide__attention_work *works = (bolide__attention_work *)(live + f->works_at);
-    memset(live + f->free_at, 0, sizeof(int64_t));
-    memset(live + f->arrivals_at, 0, (size_t)(f->max_merges * f->h_kv) * sizeof(int32_t));
-    if (f->sm90) {
-        memset(live + f->tickets_at, 0, 2 * sizeof(int32_t));
-        bolide__attention_sm90_list(f, counts, live);
-        return;
-    }
     int32_t *first_items = (int32_t *)(live + f->arrivals_at);
     int32_t merge = 0; /* slots rise with the items, and so do the merges that own them */
     for (int32_t i = 0; i < counts->items; i++) {
@@ -505,6 +503,20 @@ static void write_works(const frozen_part *f, const bolide__schedule_counts *cou
         works[i].merge_count = merges[merge].count;
         if (f->merged_apart && item->slot == merges[merge].slot)
             first_items[merge] = i;
+    }
+}
+
+/* What the kernels for CUDA read: the works, and counters at 0. */
+static void write_works(const frozen_part *f, const bolide__schedule_counts *counts, char *live) {
+    memset(live + f->free_at, 0, sizeof(int64_t));
+    memset(live + f->arrivals_at, 0, (size_t)arrivals_of(f, f->max_merges) * sizeof(int32_t));
+    if (f->sm90) {
+        memset(live + f->tickets_at, 0, 2 * sizeof(int32_t));
+        if (counts->merges)
+            fill_works(f, counts, live);
+        bolide__attention_sm90_list(f, counts, live);
+    } else {
+        fill_works(f, counts, live);
     }
 }
 
@@ -568,6 +580,8 @@ bolide_status bolide__attention_make_plan(const bolide__call *call,
         .worker_start = (int32_t *)(live + f.worker_start_at),
     };
     rules.workers = workers_at_work(&f, &rules, pr->batch);
+    if (f.sm90)
+        bolide__attention_sm90_split(&f, requests, pr->batch, &rules);
     const bolide__schedule_counts counts =
         bolide__schedule_make(&rules, requests, (int32_t)pr->batch, &lists);
     for (int64_t w = rules.workers + 1; w <= f.workers; w++)
