@@ -9,7 +9,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "ops/attention/schedule.h"
+#include "ops/attention/attention_sm90.h"
 
 enum { MAX_BATCH = 64, ROUNDS = 3000 };
 
@@ -170,7 +170,96 @@ static int own_pieces_only(const plan *p, int32_t r) {
     return same;
 }
 
+/* ---- the list for Hopper ---------------------------------------------------------------- */
+
+static int32_t keys_of(const bolide__attention_item *i) {
+    return i->kv_end - i->kv_begin;
+}
+
+static int same_item(const bolide__attention_work *w, const bolide__attention_item *i) {
+    return w->request == i->request && w->row == i->row && w->kv_begin == i->kv_begin &&
+           w->kv_end == i->kv_end && w->slot == i->slot;
+}
+
+/* The frozen part of a plan that the list needs, and the live part that the schedule leaves. */
+static char *live_of(const plan *p, struct bolide__attention_frozen *f) {
+    const int64_t n = p->cap.items + 1;
+    int64_t at = 64;
+    f->max_items = n;
+    f->worker_start_at = at, at += 8 * (f->workers + 1);
+    f->requests_at = at, at += (int64_t)sizeof p->requests;
+    f->items_at = at, at += n * (int64_t)sizeof *p->lists.items;
+    f->works_at = (at + 15) / 16 * 16, at = f->works_at + n * 80;
+    f->order_at = at, at += 12 * n;
+    char *live = calloc(1, (size_t)at);
+    if (!live)
+        return NULL;
+    memcpy(live + f->requests_at, p->requests, sizeof p->requests);
+    memcpy(live + f->items_at, p->lists.items, (size_t)p->counts.items * sizeof *p->lists.items);
+    bolide__attention_work *works = (bolide__attention_work *)(live + f->works_at);
+    for (int32_t i = 0; p->counts.merges && i < p->counts.items; i++)
+        works[i] =
+            bolide__attention_work_of(&p->requests[p->lists.items[i].request], &p->lists.items[i]);
+    return live;
+}
+
+/* Every item is there once, and the list of pieces or of requests goes from long to short. */
+static int is_list(const plan *p, const bolide__attention_work *works) {
+    int32_t found = 0;
+    for (int32_t k = 0; k < p->counts.items; k++) {
+        const bolide__attention_work *w = &works[k], *last = k ? w - 1 : w;
+        if (k < w->list_begin || k >= w->list_begin + w->list_count)
+            return 0;
+        if (p->counts.merges ? last->kv_end - last->kv_begin < w->kv_end - w->kv_begin
+                             : last->kv_len < w->kv_len)
+            return 0;
+    }
+    for (int32_t i = 0; i < p->counts.items; i++) {
+        for (int32_t k = 0; k < p->counts.items; k++)
+            found += same_item(&works[k], &p->lists.items[i]);
+    }
+    return found == p->counts.items;
+}
+
+/* Where it is cut, no item is much longer than a block's share. */
+static int is_shared_out(const plan *p) {
+    int64_t total = 0, longest = 0;
+    for (int32_t i = 0; i < p->counts.items; i++) {
+        total += keys_of(&p->lists.items[i]) + p->rules.tile_cost;
+        longest = keys_of(&p->lists.items[i]) > longest ? keys_of(&p->lists.items[i]) : longest;
+    }
+    return !p->counts.merges || longest <= total / p->rules.workers + 2 * p->rules.min_chunk;
+}
+
+static void check_hopper(plan *p, uint64_t seed) {
+    struct bolide__attention_frozen f = {.d_qk = 128, .d_vo = 128, .h_kv = 4, .workers = 66};
+    bolide__schedule_maxima maxima = {.batch = p->batch};
+    f.sm90 = between(1, 66);
+    p->rules.split = BOLIDE__SPLIT_BALANCED;
+    p->rules.tile_rows = 128;
+    p->rules.tile_cost = 160;
+    p->rules.min_chunk = 512;
+    for (int32_t r = 0; r < p->batch; r++)
+        maxima.rows += p->requests[r].q_len;
+    bolide__attention_sm90_rules(&f, &p->rules);
+    p->cap = bolide__schedule_capacity_of(&p->rules, &maxima);
+    bolide__attention_sm90_split(&f, p->requests, p->batch, &p->rules);
+    const int fits = make(p);
+    char *live = fits ? live_of(p, &f) : NULL;
+    expect(fits, "Hopper: capacities", p, seed);
+    if (live) {
+        bolide__attention_sm90_list(&f, &p->counts, live);
+        expect(covers(p), "Hopper: each key once", p, seed);
+        expect(is_list(p, (const bolide__attention_work *)(live + f.works_at)), "Hopper: the list",
+               p, seed);
+        expect(is_shared_out(p), "Hopper: shares", p, seed);
+    }
+    free(live);
+    drop(p);
+}
+
 int main(void) {
+    int cut = 0;
     for (int round = 0; round < ROUNDS; round++) {
         static plan p, again;
         const uint64_t seed =
@@ -191,7 +280,12 @@ int main(void) {
                 expect(own_pieces_only(&p, p.batch / 2), "own pieces", &p, seed);
         }
         drop(&p);
+        if (round % 8 == 0) {
+            check_hopper(&p, seed);
+            cut += p.counts.merges > 0;
+        }
     }
+    expect(cut > 0, "Hopper: some are cut", &(plan){0}, 0);
     printf("%d passed, %d failed, 0 skipped\n", passed, failed);
     return failed != 0;
 }

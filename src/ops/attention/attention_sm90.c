@@ -17,6 +17,7 @@ enum {
     ITEM_BYTES = BOLIDE__SM90_SLOTS * sizeof(bolide__sm90_item),
     BARRIER_BYTES = 20 * 8, /* its barriers */
     FP8_BARRIER_BYTES = 28 * 8,
+    COLUMN_BYTES = 2 * 16 * 4, /* a number for each box */
     SECTION_BYTES = 32 * 1024 * 1024
 };
 
@@ -45,7 +46,7 @@ static bool is_fp8(const frozen_part *f) {
 static int64_t fp8_bytes(void) {
     enum { STAGES = BOLIDE__FP8_SM90_STAGES, TURNED = BOLIDE__FP8_SM90_TURNED };
     return 128 * (2 * ROWS + (2 * STAGES + TURNED) * BOLIDE__FP8_SM90_KEYS) + ITEM_BYTES +
-           FP8_BARRIER_BYTES;
+           FP8_BARRIER_BYTES + COLUMN_BYTES;
 }
 
 static int64_t shared_bytes(const frozen_part *f) {
@@ -54,7 +55,7 @@ static int64_t shared_bytes(const frozen_part *f) {
         return fp8_bytes();
     return 128 * (BOLIDE__SM90_Q_STAGES(q, v, keys) * ROWS * q +
                   BOLIDE__SM90_STAGES * keys * (q + v)) +
-           ITEM_BYTES + BARRIER_BYTES;
+           ITEM_BYTES + BARRIER_BYTES + COLUMN_BYTES;
 }
 
 /* Keys that one copy brings: those of a page where it is smaller than a tile. 1: tiles do not
@@ -68,6 +69,9 @@ static int64_t box_of(const frozen_part *f) {
 
 /* Types and sizes that one of the kernels has. */
 static bool is_known(const frozen_part *f) {
+    if (f->flags & BOLIDE__ATTN_PLACED &&
+        (is_fp8(f) || box_of(f) == 1 || f->fold_kv > BOLIDE__SM90_NO_COLUMN))
+        return false;
     const int64_t out = f->o_dtype & (BOLIDE_F16 | BOLIDE_BF16);
     if (is_fp8(f))
         return f->kv_dtype == f->q_dtype && out && f->d_qk == BOLIDE__FP8_SM90_D &&
@@ -360,7 +364,8 @@ static bolide__spec spec_of(const frozen_part *f, const bolide__attention_params
     const int64_t flags =
         (f->paged ? BOLIDE__SM90_PAGED : 0) | (p->soft_cap > 0 ? BOLIDE__SM90_CAPPED : 0) |
         (may_be_signed(p) ? BOLIDE__SM90_SIGNED : 0) | (q_box ? BOLIDE__SM90_Q_BOX : 0) |
-        (is_wide_copy(f, p) ? BOLIDE__SM90_WIDE : 0);
+        (is_wide_copy(f, p) ? BOLIDE__SM90_WIDE : 0) |
+        (p->flags & BOLIDE__ATTN_PLACED ? BOLIDE__SM90_PLACED : 0);
     bolide__spec s = BOLIDE_SPEC("attention/attention_sm90.cu", "bolide_attention_sm90");
     if (is_fp8(f)) {
         s.source = "attention/attention_sm90_fp8.cu";

@@ -38,9 +38,11 @@ constexpr bool CAPPED = FLAGS & BOLIDE__SM90_CAPPED;
 constexpr bool Q_BOX = FLAGS & BOLIDE__SM90_Q_BOX;
 constexpr bool SIGNED = FLAGS & BOLIDE__SM90_SIGNED;
 constexpr bool WIDE = FLAGS & BOLIDE__SM90_WIDE;
+constexpr bool PLACED = FLAGS & BOLIDE__SM90_PLACED;
 static_assert(D_QK % 8 == 0 && D_VO % 8 == 0 && D_QK <= 256 && D_VO <= 256, "head sizes");
 constexpr bool GATHER = BOX == 1;
 static_assert(KEYS % 16 == 0 && KEYS % BOX == 0 && (BOX % 8 == 0 || GATHER), "keys of a tile");
+static_assert(!PLACED || (PAGED && !GATHER), "a box lies in one place");
 
 using half = element<T>::type;
 using out_elem = half;
@@ -91,6 +93,7 @@ struct shared_memory {
     barrier full_k[STAGES], empty_k[STAGES];
     barrier full_v[STAGES], empty_v[STAGES];
     barrier full_item[SLOTS], empty_item[SLOTS];
+    int32_t columns[STAGES][PLACED ? KEYS / BOX : 1]; /* of the first key of each box */
 };
 
 extern __shared__ __align__(1024) unsigned char dynamic[];
@@ -199,7 +202,7 @@ void compute(const params &a, shared_memory &s, int group) {
             clear_sums(o);
             r = begun;
             soften_first(r, x, weights);
-            c.tail = own_item(s, c).w.kv_end - t.last * KEYS;
+            c.tail = own_item(s, c).tail;
         }
         add_last_values(s, c, o, weights);
         end_rows(a.p, own_item(s, c), c.group, r, o);
@@ -221,9 +224,11 @@ extern "C" __global__ void __launch_bounds__(BOLIDE__SM90_THREADS, 1)
     const int warpgroup = of_warp(threadIdx.x / 128);
     if (warpgroup == 0) {
         give_registers<GATHER ? 72 : 40>();
-        if (threadIdx.x / 32 < GATHERERS)
+        if (PLACED && threadIdx.x / 32 == 0)
+            load_seen(a, s);
+        else if (threadIdx.x / 32 < GATHERERS)
             load_all(a, s);
-        else if (threadIdx.x == 96)
+        else if (threadIdx.x == 96 || (PLACED && threadIdx.x > 96))
             deal_all(a, s);
     } else {
         take_registers<GATHER ? 216 : 232>();

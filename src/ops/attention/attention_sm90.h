@@ -31,8 +31,12 @@ enum {
     BOLIDE__SM90_CAPPED = 2,
     BOLIDE__SM90_SIGNED = 8, /* what logits are scaled by may be below 0 */
     BOLIDE__SM90_Q_BOX = 4,  /* the rows of a tile of q are one box: the group divides them */
-    BOLIDE__SM90_WIDE = 16 /* a copy brings whole rows of a page, 8 rows of each block at a time */
+    BOLIDE__SM90_WIDE = 16, /* a copy brings whole rows of a page, 8 rows of each block at a time */
+    BOLIDE__SM90_PLACED = 32 /* positions are places in a matrix, see fold_q */
 };
+
+/* With PLACED, a column behind all. */
+enum { BOLIDE__SM90_NO_COLUMN = 0x7fffff00 };
 
 /* An item in shared memory, of which the kernels have a ring of SLOTS. */
 enum { BOLIDE__SM90_SLOTS = 4 };
@@ -41,7 +45,9 @@ typedef struct bolide__sm90_item {
     bolide__attention_work w;
     int32_t head;        /* of keys; −1: there are no more */
     int32_t first, last; /* tiles of keys, last < first: none */
-    int32_t unused;
+    int32_t seen; /* with PLACED: so many of them are seen by some row, and only these come */
+    int32_t tail; /* keys of the tile that comes first */
+    int32_t unused[3];
 } bolide__sm90_item;
 
 /* Of attention_sm90_fp8.cu: head size, keys of a tile, stages of keys and values, turned tiles. */

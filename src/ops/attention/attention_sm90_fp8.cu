@@ -34,7 +34,7 @@ constexpr bool PAGED = FLAGS & BOLIDE__SM90_PAGED;
 constexpr bool CAPPED = FLAGS & BOLIDE__SM90_CAPPED;
 constexpr bool Q_BOX = FLAGS & BOLIDE__SM90_Q_BOX;
 constexpr bool SIGNED = FLAGS & BOLIDE__SM90_SIGNED;
-constexpr bool GATHER = false, WIDE = false;
+constexpr bool GATHER = false, WIDE = false, PLACED = false;
 static_assert(KEYS == 128 && D_QK == 128, "blocks of 128 bytes, turned to the same");
 
 using half = e4m3;
@@ -79,6 +79,7 @@ struct shared_memory {
     barrier full_v[STAGES], empty_v[STAGES];
     barrier full_t[V_STAGES], empty_t[V_STAGES];
     barrier full_item[SLOTS], empty_item[SLOTS];
+    int32_t columns[STAGES][1]; /* for PLACED only */
 };
 
 extern __shared__ __align__(1024) unsigned char dynamic[];

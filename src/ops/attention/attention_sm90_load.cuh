@@ -88,7 +88,82 @@ void fetch_item(const params &a, int32_t index, item &it) {
     }
     it.first = it.w.kv_begin / KEYS;
     it.last = (it.w.kv_end + KEYS - 1) / KEYS - 1;
+    it.tail = it.w.kv_end - it.last * KEYS;
 }
+
+/* ---- places in a matrix -----------------------------------------------------------------------
+ *
+ * With PLACED a key's position is its column, and a list of blocks says little about which of them
+ * a row sees. Tiles that no row of an item sees are neither copied nor computed: who deals counts
+ * those that are seen, and who loads finds them again.
+ */
+
+constexpr int32_t NO_COLUMN = BOLIDE__SM90_NO_COLUMN;
+
+int32_t position_of(const bolide__attention_params &p, const work &w, int32_t token) {
+    if constexpr (PLACED)
+        return token + (int32_t)(w.q_start % p.fold_q + p.fold_kv - p.fold_q);
+    return w.kv_len - w.q_len + token;
+}
+
+int32_t low_of(const bolide__attention_params &p, const work &w, int32_t token) {
+    const int32_t position = position_of(p, w, token);
+    return p.window_left < 0 ? 0 : (int32_t)larger(position - p.window_left, (int64_t)0);
+}
+
+int32_t high_of(const bolide__attention_params &p, const work &w, int32_t token) {
+    const int32_t end = PLACED ? NO_COLUMN : w.kv_end;
+    return p.flags & BOLIDE__ATTN_CAUSAL ? smaller(end, position_of(p, w, token) + 1) : end;
+}
+
+/* Columns [low, high) that some row of an item sees. */
+struct sight {
+    int32_t low, high;
+};
+
+sight sight_of(const bolide__attention_params &p, const work &w) {
+    const uint32_t first = (uint32_t)w.row, group = (uint32_t)p.group;
+    const int32_t last = smaller(w.q_len - 1, (int32_t)((first + ROWS - 1) / group));
+    return {low_of(p, w, (int32_t)(first / group)), high_of(p, w, last)};
+}
+
+int32_t page_of(const bolide__attention_params &p, const work &w, int32_t key) {
+    const int64_t list = p.table_row ? w.request * p.table_row : (int64_t)w.kv_start;
+    return p.indices[list + (uint32_t)key / (uint32_t)p.page_size];
+}
+
+/* Where a key of a page stands. */
+int32_t column_of(const bolide__attention_params &p, int32_t page, int32_t key) {
+    return (int32_t)((page * p.page_size + (uint32_t)key % (uint32_t)p.page_size) % p.fold_kv);
+}
+
+bool is_seen(const sight &s, int32_t column) {
+    return column < s.high && column + BOX > s.low;
+}
+
+/* By a whole warp: tiles of an item that some row sees, and how many keys the first to come has. */
+void count_seen(const bolide__attention_params &p, item &it) {
+    const sight s = sight_of(p, it.w);
+    int32_t count = 0, tail = KEYS;
+    for (int32_t n = it.last - (int32_t)threadIdx.x % 32; __any_sync(0xffffffffu, n >= it.first);
+         n -= 32) {
+        bool seen = false;
+        for (int32_t key = n * KEYS; n >= it.first && key < smaller(it.w.kv_end, (n + 1) * KEYS);
+             key += BOX)
+            seen |= is_seen(s, column_of(p, page_of(p, it.w, key), key));
+        count += __popc(__ballot_sync(0xffffffffu, seen));
+        if (n == it.last && seen)
+            tail = it.tail;
+    }
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) {
+        it.seen = count;
+        it.tail = tail;
+    }
+}
+
+/* ---- dealing ----------------------------------------------------------------------------------
+ */
 
 /* What the thread that deals knows. */
 struct dealer {
@@ -100,9 +175,11 @@ dealer begin_dealing() {
     return {{0, 1}, (int32_t)blockIdx.x, 0};
 }
 
-/* Puts the next item into the ring, or the end. */
+/* Puts the next item into the ring, or the end. With PLACED by a whole warp, of which lane 0 does
+ * what is done once. */
 void deal_item(const params &a, shared_memory &s, dealer &d) {
     const bolide__attention_params &p = a.p;
+    const bool deals = !PLACED || threadIdx.x % 32 == 0;
     if (d.index < 0)
         return;
     const int32_t items =
@@ -110,26 +187,35 @@ void deal_item(const params &a, shared_memory &s, dealer &d) {
     barrier_wait(s.empty_item[d.at.stage], d.at.phase);
     item &it = s.items[d.at.stage];
     const bool more = d.index < items;
-    if (more)
+    if (deals && more)
         fetch_item(a, d.index, it);
-    else
+    else if (deals)
         it.head = -1;
-    barrier_arrive(s.full_item[d.at.stage]);
+    if constexpr (PLACED) {
+        __syncwarp();
+        if (more)
+            count_seen(p, it);
+    }
+    if (deals)
+        barrier_arrive(s.full_item[d.at.stage]);
     d.at.advance();
     d.count++;
     if (more) {
-        d.index = a.tickets ? (int32_t)gridDim.x + atomicAdd(a.tickets, 1) : dealt(d.count);
+        int32_t next = dealt(d.count);
+        if (a.tickets && deals)
+            next = (int32_t)gridDim.x + atomicAdd(a.tickets, 1);
+        d.index = PLACED ? of_warp(next) : next;
         return;
     }
     d.index = -1;
     /* The last block has seen all others take their last ticket. */
-    if (a.tickets && atomicAdd(a.tickets + 1, 1) == (int32_t)gridDim.x - 1) {
+    if (deals && a.tickets && atomicAdd(a.tickets + 1, 1) == (int32_t)gridDim.x - 1) {
         a.tickets[0] = 0;
         a.tickets[1] = 0;
     }
 }
 
-/* By one thread that does nothing else. */
+/* By one thread that does nothing else, or by a warp. */
 void deal_all(const params &a, shared_memory &s) {
     dealer d = begin_dealing();
     while (d.index >= 0)
@@ -320,6 +406,52 @@ void copy_values(const params &a, shared_memory &s, const item &it, int32_t tile
         copy_tile(s.v[at.stage], a.v, full, empty, at.phase, a.p, it, it.w.v_start, a.p.v_h, tile,
                   l.page, policy);
     at.advance();
+}
+
+/* Like load_all, of the tiles that are seen. The page of a tile is asked for a tile ahead. */
+void load_seen(const params &a, shared_memory &s) {
+    const bolide__attention_params &p = a.p;
+    const uint64_t policy = keep_policy();
+    const int32_t lane = threadIdx.x % 32;
+    ring_place<SLOTS> ip = {0, 0};
+    ring_place<STAGES> kp = {0, 1}, vp = {0, 1};
+    ring_place<Q_STAGES> qp = {0, 1};
+    for (;; ip.advance()) {
+        barrier_wait(s.full_item[ip.stage], ip.phase);
+        const item &it = s.items[ip.stage];
+        if (it.head < 0)
+            break;
+        const sight seen = sight_of(p, it.w);
+        located before, next = locate(a, it, it.last);
+        int32_t left = it.seen, pending = -1; /* a tile whose values are to be copied */
+#pragma unroll 1
+        for (int32_t n = it.last; left > 0; n--) {
+            const located now = next;
+            next = locate(a, it, n - 1);
+            const int32_t column =
+                now.page < 0 ? NO_COLUMN : column_of(p, now.page, n * KEYS + lane * BOX);
+            if (!__any_sync(0xffffffffu, is_seen(seen, column)))
+                continue;
+            barrier_wait(s.empty_k[kp.stage], kp.phase);
+            if (lane < BOXES)
+                s.columns[kp.stage][lane] = column;
+            copy_keys(a, s, it, n, now, kp, policy);
+            if (Q_BOX && left == it.seen) {
+                copy_queries(a, s, it, qp);
+                qp.advance();
+            }
+            if (pending >= 0)
+                copy_values(a, s, it, pending, before, vp, policy);
+            pending = n;
+            before = now;
+            left--;
+        }
+        if (pending >= 0)
+            copy_values(a, s, it, pending, before, vp, policy);
+        __syncwarp();
+        if (lane == 0)
+            barrier_arrive(s.empty_item[ip.stage]);
+    }
 }
 
 /* In the order in which tiles are needed: K of one, then V of the one before. Where all four warps

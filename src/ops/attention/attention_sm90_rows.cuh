@@ -39,16 +39,6 @@ float scale_of(const bolide__attention_scale &s, int64_t head) {
     return s.tensor ? s.tensor[head * s.step] : (float)s.number;
 }
 
-int32_t low_of(const bolide__attention_params &p, const work &w, int32_t token) {
-    const int32_t position = w.kv_len - w.q_len + token;
-    return p.window_left < 0 ? 0 : (int32_t)larger(position - p.window_left, (int64_t)0);
-}
-
-int32_t high_of(const bolide__attention_params &p, const work &w, int32_t token) {
-    const int32_t position = w.kv_len - w.q_len + token;
-    return p.flags & BOLIDE__ATTN_CAUSAL ? smaller(w.kv_end, position + 1) : w.kv_end;
-}
-
 void begin_rows(const bolide__attention_params &p, const item &it, int group, rows_state &r) {
     const float common = (float)p.sm_scale * scale_of(p.k_scale, it.head) *
                          (CAPPED ? 1.0f / (float)p.soft_cap : LOG2E);
@@ -119,13 +109,14 @@ void bend(const bolide__attention_params &p, const rows_state &r, float (&x)[KEY
     }
 }
 
-void mask(const rows_state &r, int32_t first, float (&x)[KEYS / 2]) {
-    const int32_t own = first + (int32_t)threadIdx.x % 4 * 2;
+/* Elements [FROM, TO), whose first key stands at `first`. */
+template <int FROM, int TO> void mask(const rows_state &r, int32_t first, float (&x)[KEYS / 2]) {
+    const int32_t own = first - key_of(FROM) + (int32_t)threadIdx.x % 4 * 2;
 #pragma unroll
     for (int i = 0; i < 2; i++) {
         const int32_t low = r.low[i] - own, high = r.high[i] - own;
 #pragma unroll
-        for (int e = 0; e < KEYS / 2; e++) {
+        for (int e = FROM; e < TO; e++) {
             if (e / 2 % 2 == i && (key_of(e) < low || key_of(e) >= high))
                 x[e] = -INFINITE;
         }
@@ -137,7 +128,25 @@ void prepare(const bolide__attention_params &p, const rows_state &r, int32_t fir
              float (&x)[KEYS / 2]) {
     bend(p, r, x);
     if (first < r.open_low || first + KEYS > r.open_high)
-        mask(r, first, x);
+        mask<0, KEYS / 2>(r, first, x);
+}
+
+/* The boxes from element FROM on. */
+template <int FROM>
+void mask_boxes(const rows_state &r, const int32_t *columns, float (&x)[KEYS / 2]) {
+    const int32_t first = of_warp(*columns);
+    if (first < r.open_low || first + BOX > r.open_high)
+        mask<FROM, FROM + BOX / 2>(r, first, x);
+    if constexpr (FROM + BOX / 2 < KEYS / 2)
+        mask_boxes<FROM + BOX / 2>(r, columns + 1, x);
+}
+
+/* The same where each box has a place of its own. */
+void prepare(const bolide__attention_params &p, const rows_state &r, const int32_t *columns,
+             float (&x)[KEYS / 2]) {
+    bend(p, r, x);
+    if constexpr (BOX % 8 == 0)
+        mask_boxes<0>(r, columns, x);
 }
 
 /* Largest logit of a row in a tile, in powers of two. */

@@ -32,6 +32,8 @@ struct tiles {
 tiles await_item(shared_memory &s, ring_place<SLOTS> at) {
     barrier_wait(s.full_item[at.stage], at.phase);
     const item &it = s.items[at.stage];
+    if constexpr (PLACED)
+        return {of_warp(it.head), 0, of_warp(it.seen) - 1};
     return {of_warp(it.head), of_warp(it.first), of_warp(it.last)};
 }
 
@@ -110,6 +112,19 @@ void pass_turn(const stream &c) {
         named_arrive(ORDER + (c.group + 1) % GROUPS, 256);
 }
 
+/* Behind the products of a tile of keys, from key `first` on: gives the keys back and masks. Where
+ * keys stand is told by the stage. */
+void finish_logits(const params &a, shared_memory &s, stream &c, int first, bool is_last,
+                   const rows_state &r, float (&x)[KEYS / 2]) {
+    if constexpr (PLACED) {
+        prepare(a.p, r, s.columns[c.k.stage], x);
+        leave_keys(s, c, is_last);
+    } else {
+        leave_keys(s, c, is_last);
+        prepare(a.p, r, first, x);
+    }
+}
+
 /* The first tile of a stream of items: no values wait to be added. */
 void begin_stream(const params &a, shared_memory &s, stream &c, const tiles &t, rows_state &r,
                   float (&x)[KEYS / 2], uint32_t (&weights)[WORDS]) {
@@ -122,10 +137,9 @@ void begin_stream(const params &a, shared_memory &s, stream &c, const tiles &t, 
     multiply_keys(x, q, k);
     wgmma_commit();
     wgmma_wait<0>(x);
-    leave_keys(s, c, t.first == t.last);
-    prepare(a.p, r, t.last * KEYS, x);
+    finish_logits(a, s, c, t.last * KEYS, t.first == t.last, r, x);
     soften_first(r, x, weights);
-    c.tail = own_item(s, c).w.kv_end - t.last * KEYS;
+    c.tail = own_item(s, c).tail;
     look_ahead(s, c);
 }
 
@@ -151,8 +165,7 @@ void turn(const params &a, shared_memory &s, stream &c, int first, bool is_last,
     add_values<PASS, V_STEPS>(sums, weights, v);
     wgmma_commit();
     wgmma_wait<1>(x);
-    leave_keys(s, c, is_last);
-    prepare(a.p, r, first, x);
+    finish_logits(a, s, c, first, is_last, r, x);
     wgmma_wait<0>(sums);
     pin(weights);
     leave_values(s, c);

@@ -353,7 +353,7 @@ static void choose_cuda(const bolide__call *call, const bolide__attention_proble
     const bolide__split split = split_of(call, pr);
     const int64_t rows = usual_rows(pr, m);
     bolide__attention_cuda_choose(call, f, rows, m->batch);
-    if (!f->on_device && !pr->chunk && !pr->placed &&
+    if (!f->on_device && !pr->chunk &&
         (split == BOLIDE__SPLIT_BALANCED || split == BOLIDE__SPLIT_NONE))
         bolide__attention_sm90_choose(call, f, rows, m->rows * (pr->h_q / pr->h_kv));
 }
