@@ -448,6 +448,25 @@ static const char *const large_cases[] = {
     "batch_prefill_ragged len=300:130 q_len=150:130 h_q=16 h_kv=4 d=64 x=bf16 causal=1 out.pad=5 "
     "out.offset=3",
     "batch_prefill_ragged len=1200 q_len=300 b=1 h_q=16 h_kv=2 d=64 x=bf16 causal=1 lse=given",
+    /* few rows and many keys: tiles are cut */
+    "batch_prefill_ragged len=3000:200 q_len=96:40 h_q=64 h_kv=16 d=128 x=bf16 causal=0,1 "
+    "lse=given",
+    "batch_prefill_paged len=2600 q_len=192 b=1 h_q=32 h_kv=8 d=128 page=1,16 x=bf16 causal=1 "
+    "lse=given",
+    "batch_prefill_ragged len=2500 q_len=300 b=1 h_q=16 h_kv=4 d=64 x=f16 causal=1 window_left=900 "
+    "sinks=given v_scale=tensor o_scale=2 lse=given",
+    "batch_prefill_ragged len=2500:7:0 q_len=300:9:3 h_q=16 h_kv=4 d=80,256 x=bf16 "
+    "logits_soft_cap=5 lse=given",
+    "batch_prefill_ragged len=2600 q_len=300 b=1 h_q=16 h_kv=4 d=128 x=f8_e4m3fn "
+    "o_data_type=bf16 causal=0,1 lse=given",
+    "single_prefill_with_kv_cache n=200 len=3000 h_q=32 h_kv=8 d=128 x=bf16 causal=0,1",
+    /* places in a matrix */
+    "block_sparse_attention R=128 C=128 M=512 N=768 kept=50 h_q=16 h_kv=4 x=bf16 d=128 causal=0,1 "
+    "window_left=200 lse=given kv_layout=HND",
+    "block_sparse_attention R=100 C=8,24,256 M=800 N=768 kept=50 h_q=16 h_kv=4 x=f16 d=64 "
+    "causal=1 lse=given sinks=given",
+    "block_sparse_attention R=128 C=32 M=512 N=384 kept=50 h_q=16 h_kv=4 x=bf16 d=128 causal=1 "
+    "lse=given parts=2 logits_soft_cap=5",
     "single_prefill_with_kv_cache n=380 len=600 h_q=16 h_kv=2 d=64,128 x=bf16,f16 causal=1 "
     "kv_layout=HND lse=given",
     "batch_prefill_ragged len=400:130:1:0:257 q_len=400:130:1:3:250 h_q=16,12 h_kv=4 d=128 "

@@ -52,10 +52,11 @@ work ruled_work(const bolide__attention_params &p, int32_t index) {
     if (p.window_left >= 0)
         low = larger(low, shift + row / p.group - p.window_left);
     if (pieces > 1) {
-        const int64_t start = low / KEYS * KEYS, keys = larger(high - start, (int64_t)0);
-        const int64_t own = (keys + pieces * KEYS - 1) / (pieces * KEYS) * KEYS;
-        low = larger(low, start + piece * own);
-        high = smaller(high, start + (piece + 1) * own);
+        const int32_t start = (int32_t)low / KEYS;
+        const int32_t tiles = larger(((int32_t)high + KEYS - 1) / KEYS - start, 0);
+        const int32_t own = (tiles + pieces - 1) / pieces, first = start + piece * own;
+        low = larger(low, (int64_t)first * KEYS);
+        high = smaller(high, ((int64_t)first + own) * KEYS);
     }
     work w = {};
     w.q_start = r.q_start;
