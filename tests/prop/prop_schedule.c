@@ -232,7 +232,8 @@ static int is_shared_out(const plan *p) {
 }
 
 static void check_hopper(plan *p, uint64_t seed) {
-    struct bolide__attention_frozen f = {.d_qk = 128, .d_vo = 128, .h_kv = 4, .workers = 66};
+    struct bolide__attention_frozen f = {
+        .d_qk = 128, .d_vo = 128, .h_kv = 4, .workers = 66, .sm90_cuts = 1};
     bolide__schedule_maxima maxima = {.batch = p->batch};
     f.sm90 = between(1, 66);
     p->rules.split = BOLIDE__SPLIT_BALANCED;

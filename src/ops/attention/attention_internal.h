@@ -250,6 +250,7 @@ typedef struct bolide__attention_plan {
                                  that of latents */
         int64_t sm90;         /* CUDA: the list is for attention_sm90.cu: blocks that a key head has
                                  to itself, at least 1 */
+        int64_t sm90_cuts;    /* CUDA: and its tiles may be few enough to be cut */
         int64_t latent90; /* CUDA: blocks of attention_latent_sm90.cu that share an item; 0: it is
                          for attention_latent.cu alone */
         int64_t merged_apart;                   /* CUDA: pieces are joined by a kernel of its own */

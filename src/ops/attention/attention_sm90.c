@@ -18,7 +18,9 @@ enum {
     BARRIER_BYTES = 20 * 8, /* its barriers */
     FP8_BARRIER_BYTES = 28 * 8,
     COLUMN_BYTES = 2 * 16 * 4, /* a number for each box */
-    SECTION_BYTES = 32 * 1024 * 1024
+    SECTION_BYTES = 32 * 1024 * 1024,
+    MOST_ROUNDS = 4, /* of whole tiles, from which on they are not cut */
+    OWN_COST = 64    /* keys that take as long as a tile's beginning and end */
 };
 
 /* ---- the choice -------------------------------------------------------------------------------
@@ -80,7 +82,6 @@ static bool is_known(const frozen_part *f) {
            f->o_dtype == f->q_dtype;
 }
 
-/* A third of a wave of blocks without splits is as fast as attention.cu with them. */
 void bolide__attention_sm90_choose(const bolide__call *call, frozen_part *f, int64_t usual_rows,
                                    int64_t all_rows) {
     const bolide__cuda_limits *limits = bolide__cuda_limits_of(call->ctx);
@@ -90,16 +91,23 @@ void bolide__attention_sm90_choose(const bolide__call *call, frozen_part *f, int
     const bool served = bolide__cuda_has_wgmma(call->ctx) && f->keys && f->stages &&
                         !f->use_custom_mask && !(f->flags & others) && is_known(f) &&
                         shared_bytes(f) <= limits->shared_optin && usual_rows > 64 &&
-                        3 * units >= limits->sm_count && bolide__attention_cuda_rows(call, f, ROWS);
+                        bolide__attention_cuda_rows(call, f, ROWS);
     const int64_t own = limits->sm_count / f->h_kv;
     f->sm90 = !served ? 0 : own > 1 ? own : 1;
+    f->sm90_cuts = served && units < MOST_ROUNDS * limits->sm_count;
 }
 
 /* ---- pieces -----------------------------------------------------------------------------------
  *
- * A block joins the pieces of a tile one after the other, each for about half of what a tile of
- * keys costs; so many tiles of keys are worth the square root of twice as many pieces.
+ * Joining costs as much as some five tiles of keys, and about half of one for each piece, since a
+ * block takes them one after the other; so many tiles of keys are worth the square root of twice as
+ * many pieces.
  */
+
+static bool pays(int64_t whole, int64_t share) {
+    enum { JOINING = 640 }; /* in keys */
+    return 8 * whole > 9 * (share + JOINING);
+}
 
 static int64_t most_pieces(const frozen_part *f, int64_t keys) {
     const int64_t tiles = keys / keys_of(f);
@@ -110,21 +118,25 @@ static int64_t most_pieces(const frozen_part *f, int64_t keys) {
 }
 
 int64_t bolide__attention_sm90_pieces(const frozen_part *f, int64_t tiles, int64_t keys) {
-    const int64_t most = most_pieces(f, keys), pieces = tiles ? f->sm90 / tiles : 1;
-    return pieces > most ? most : pieces > 1 ? pieces : 1;
+    const int64_t most = most_pieces(f, keys);
+    int64_t pieces = tiles ? f->sm90 / tiles : 1;
+    pieces = pieces < most ? pieces : most;
+    return pieces > 1 && pays(keys, keys / pieces) ? pieces : 1;
 }
 
 void bolide__attention_sm90_rules(const frozen_part *f, bolide__schedule_rules *rules) {
     rules->workers = (int32_t)f->sm90;
     rules->granule = (int32_t)keys_of(f);
     rules->least_busy = 0;
+    rules->tile_cost = OWN_COST;
+    if (!f->sm90_cuts)
+        rules->split = BOLIDE__SPLIT_NONE;
 }
 
 /* Whole tiles take at least as long as the longest, and as many rounds as there are tiles for each
- * block. They are cut where that is an eighth more than an equal share and what joining costs. */
+ * block. */
 void bolide__attention_sm90_split(const frozen_part *f, const bolide__attention_request *requests,
                                   int64_t batch, bolide__schedule_rules *rules) {
-    enum { MOST_ROUNDS = 4, JOINING = 384 };
     int64_t tiles = 0, total = 0, longest = 0;
     if (rules->split != BOLIDE__SPLIT_BALANCED)
         return;
@@ -146,7 +158,7 @@ void bolide__attention_sm90_split(const frozen_part *f, const bolide__attention_
     const int64_t rounds = (tiles + f->sm90 - 1) / f->sm90 * (total / tiles);
     const int64_t whole = longest > rounds ? longest : rounds;
     const int64_t workers = tiles * most_pieces(f, longest);
-    if (8 * whole > 9 * (total / f->sm90 + JOINING)) {
+    if (pays(whole, total / f->sm90)) {
         rules->split = BOLIDE__SPLIT_BALANCED;
         rules->workers = (int32_t)(workers < f->sm90 ? workers : f->sm90);
     }
@@ -365,7 +377,8 @@ static bolide__spec spec_of(const frozen_part *f, const bolide__attention_params
         (f->paged ? BOLIDE__SM90_PAGED : 0) | (p->soft_cap > 0 ? BOLIDE__SM90_CAPPED : 0) |
         (may_be_signed(p) ? BOLIDE__SM90_SIGNED : 0) | (q_box ? BOLIDE__SM90_Q_BOX : 0) |
         (is_wide_copy(f, p) ? BOLIDE__SM90_WIDE : 0) |
-        (p->flags & BOLIDE__ATTN_PLACED ? BOLIDE__SM90_PLACED : 0);
+        (p->flags & BOLIDE__ATTN_PLACED ? BOLIDE__SM90_PLACED : 0) |
+        (f->max_slots > 0 ? BOLIDE__SM90_PIECES : 0);
     bolide__spec s = BOLIDE_SPEC("attention/attention_sm90.cu", "bolide_attention_sm90");
     if (is_fp8(f)) {
         s.source = "attention/attention_sm90_fp8.cu";

@@ -39,6 +39,7 @@ constexpr bool Q_BOX = FLAGS & BOLIDE__SM90_Q_BOX;
 constexpr bool SIGNED = FLAGS & BOLIDE__SM90_SIGNED;
 constexpr bool WIDE = FLAGS & BOLIDE__SM90_WIDE;
 constexpr bool PLACED = FLAGS & BOLIDE__SM90_PLACED;
+constexpr bool PIECES = FLAGS & BOLIDE__SM90_PIECES;
 static_assert(D_QK % 8 == 0 && D_VO % 8 == 0 && D_QK <= 256 && D_VO <= 256, "head sizes");
 constexpr bool GATHER = BOX == 1;
 static_assert(KEYS % 16 == 0 && KEYS % BOX == 0 && (BOX % 8 == 0 || GATHER), "keys of a tile");
@@ -173,21 +174,19 @@ void compute(const params &a, shared_memory &s, int group) {
         if (t.head < 0)
             break;
         clear_sums(o);
-        if (t.last < t.first) {
+        const bool empty = t.last < t.first;
+        if (empty)
             begin_rows(a.p, own_item(s, c), c.group, r);
-            end_rows(a.p, own_item(s, c), c.group, r, o);
-            leave_item(s, c);
-            continue;
-        }
-        begin_stream(a, s, c, t, r, x, weights);
+        else
+            begin_stream(a, s, c, t, r, x, weights);
 #pragma unroll 1
-        for (;;) {
+        while (!empty) {
 #pragma unroll 1
             for (int n = t.last - 1; n >= t.first; n--) {
                 turn(a, s, c, n * KEYS, n == t.first, r, x, o, weights);
                 soften(r, x, weights, o);
             }
-            const bool whole = of_warp(own_item(s, c).w.slot) < 0;
+            const bool whole = !PIECES || of_warp(own_item(s, c).w.slot) < 0;
             ring_place<SLOTS> after = c.items;
             after.advance();
             t = await_item(s, after);
@@ -204,7 +203,8 @@ void compute(const params &a, shared_memory &s, int group) {
             soften_first(r, x, weights);
             c.tail = own_item(s, c).tail;
         }
-        add_last_values(s, c, o, weights);
+        if (!empty)
+            add_last_values(s, c, o, weights);
         end_rows(a.p, own_item(s, c), c.group, r, o);
         leave_item(s, c);
     }

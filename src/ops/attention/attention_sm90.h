@@ -32,7 +32,8 @@ enum {
     BOLIDE__SM90_SIGNED = 8, /* what logits are scaled by may be below 0 */
     BOLIDE__SM90_Q_BOX = 4,  /* the rows of a tile of q are one box: the group divides them */
     BOLIDE__SM90_WIDE = 16, /* a copy brings whole rows of a page, 8 rows of each block at a time */
-    BOLIDE__SM90_PLACED = 32 /* positions are places in a matrix, see fold_q */
+    BOLIDE__SM90_PLACED = 32, /* positions are places in a matrix, see fold_q */
+    BOLIDE__SM90_PIECES = 64  /* items may be pieces of a tile */
 };
 
 /* With PLACED, a column behind all. */

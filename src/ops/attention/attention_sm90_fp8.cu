@@ -34,6 +34,7 @@ constexpr bool PAGED = FLAGS & BOLIDE__SM90_PAGED;
 constexpr bool CAPPED = FLAGS & BOLIDE__SM90_CAPPED;
 constexpr bool Q_BOX = FLAGS & BOLIDE__SM90_Q_BOX;
 constexpr bool SIGNED = FLAGS & BOLIDE__SM90_SIGNED;
+constexpr bool PIECES = FLAGS & BOLIDE__SM90_PIECES;
 constexpr bool GATHER = false, WIDE = false, PLACED = false;
 static_assert(KEYS == 128 && D_QK == 128, "blocks of 128 bytes, turned to the same");
 

@@ -355,8 +355,8 @@ constexpr int divisor_of(int n, int most) {
     return n % most == 0 ? most : divisor_of(n, most - 1);
 }
 
-constexpr int FOURS = D_VO / 8; /* of a thread's sums */
-constexpr int FOURS_AT_ONCE = divisor_of(FOURS, DV > 128 ? 8 : 16);
+constexpr int FOURS = D_VO / 8;                      /* of a thread's sums */
+constexpr int FOURS_AT_ONCE = divisor_of(FOURS, 16); /* that come together */
 
 int64_t slot_row_of(const bolide__attention_params &p, const item &it, int32_t slot, int group) {
     return ((int64_t)slot * p.h_kv + it.head) * ROWS + group * 64;
@@ -415,53 +415,61 @@ template <class P> P load_written(const float *address) {
     return bits_as<P>(w);
 }
 
+/* A thread's part of a piece: of two rows, and of some of their columns. */
+struct piece {
+    pack<float, 2> ml[2];
+    pack<float, 4> sums[FOURS_AT_ONCE];
+};
+
+piece read_piece(const bolide__attention_params &p, int64_t slot_row, int first) {
+    piece x;
+#pragma unroll
+    for (int i = 0; i < 2; i++)
+        x.ml[i] = load_written<pack<float, 2>>(p.partial_ml + 2 * (slot_row + row_of(0, i)));
+#pragma unroll
+    for (int j = 0; j < FOURS_AT_ONCE; j++)
+        x.sums[j] = load_written<pack<float, 4>>(fours_of(p, slot_row) + (first + j) * 512);
+    return x;
+}
+
+/* Adds the pieces up, each brought to the largest base so far. */
 void join_pieces(const bolide__attention_params &p, const item &it, int group, rows_state &r,
                  float (&o)[DV / 2]) {
     const int64_t step = p.h_kv * ROWS;
-    const int64_t first = slot_row_of(p, it, it.w.merge_slot, group);
 #pragma unroll
-    for (int i = 0; i < 2; i++) {
-        r.m[i] = NO_BASE;
-        r.l[i] = 0;
-    }
-#pragma unroll 4
-    for (int32_t s = 0; s < it.w.merge_count; s++) {
+    for (int first = 0; first < FOURS; first += FOURS_AT_ONCE) {
+        int64_t slot_row = slot_row_of(p, it, it.w.merge_slot, group);
+
 #pragma unroll
-        for (int i = 0; i < 2; i++)
-            r.m[i] = fmaxf(r.m[i], load_written<pack<float, 2>>(
-                                       p.partial_ml + 2 * (first + s * step + row_of(0, i)))
-                                       .at[0]);
-    }
-#pragma unroll
-    for (int i = 0; i < DV / 2; i++)
-        o[i] = 0;
-#pragma unroll 1
-    for (int32_t s = 0; s < it.w.merge_count; s++) {
-        const int64_t slot_row = first + s * step;
-        pack<float, 2> own[2];
-        float weight[2];
-#pragma unroll
-        for (int i = 0; i < 2; i++)
-            own[i] = load_written<pack<float, 2>>(p.partial_ml + 2 * (slot_row + row_of(0, i)));
-#pragma unroll
-        for (int j = 0; j < FOURS; j += FOURS_AT_ONCE) {
-            pack<float, 4> part[FOURS_AT_ONCE];
-#pragma unroll
-            for (int k = 0; k < FOURS_AT_ONCE; k++)
-                part[k] = load_written<pack<float, 4>>(fours_of(p, slot_row) + (j + k) * 512);
-#pragma unroll
-            for (int i = 0; i < 2; i++)
-                weight[i] = exp2_fast(own[i].at[0] - r.m[i]);
-#pragma unroll
-            for (int k = 0; k < FOURS_AT_ONCE; k++) {
-#pragma unroll
-                for (int c = 0; c < 4; c++)
-                    o[4 * (j + k) + c] = fmaf(part[k].at[c], weight[c / 2], o[4 * (j + k) + c]);
-            }
+        for (int i = 0; i < 2; i++) {
+            r.m[i] = NO_BASE;
+            r.l[i] = 0;
         }
 #pragma unroll
-        for (int i = 0; i < 2; i++)
-            r.l[i] = fmaf(own[i].at[1], weight[i], r.l[i]);
+        for (int e = 4 * first; e < 4 * (first + FOURS_AT_ONCE); e++)
+            o[e] = 0;
+#pragma unroll 1
+        for (int32_t left = it.w.merge_count; left > 0; left--) {
+            const piece now = read_piece(p, slot_row, first);
+            slot_row += step;
+            float old[2], own[2];
+#pragma unroll
+            for (int i = 0; i < 2; i++) {
+                const float m = fmaxf(r.m[i], now.ml[i].at[0]);
+                old[i] = exp2_fast(r.m[i] - m);
+                own[i] = exp2_fast(now.ml[i].at[0] - m);
+                r.m[i] = m;
+                r.l[i] = fmaf(r.l[i], old[i], now.ml[i].at[1] * own[i]);
+            }
+#pragma unroll
+            for (int j = 0; j < FOURS_AT_ONCE; j++) {
+#pragma unroll
+                for (int c = 0; c < 4; c++) {
+                    float &sum = o[4 * (first + j) + c];
+                    sum = fmaf(sum, old[c / 2], now.sums[j].at[c] * own[c / 2]);
+                }
+            }
+        }
     }
     /* All four lanes of a row have its sum. */
 #pragma unroll
@@ -472,7 +480,7 @@ void join_pieces(const bolide__attention_params &p, const item &it, int group, r
 /* The end of an item: of a whole tile, or of a piece. */
 void end_rows(const bolide__attention_params &p, const item &it, int group, rows_state &r,
               float (&o)[DV / 2]) {
-    if (of_warp(it.w.slot) >= 0) {
+    if (PIECES && of_warp(it.w.slot) >= 0) {
         leave_piece(p, it, group, r, o);
         if (!is_last_piece(p, it, group))
             return;
