@@ -196,6 +196,13 @@ static void test_many_processes(void) {
     check(bolide__cache_walk(inner, note_unsound, NULL) == 6 && torn == 0,
           "six sound files, nothing left over");
     check_has(run("calls", "6", "13"), "compiled 0", "the next process compiles nothing");
+    setenv("BOLIDE_LOG", "error,call,dispatch,compile,time", 1);
+    check_has(run("calls", "6", "13"), "compiled 0", "a log changes nothing of what is compiled");
+    unsetenv("BOLIDE_LOG");
+    char other[300];
+    snprintf(other, sizeof other, "%s/libnvrtc.so.13", dir);
+    check(symlink(FAKES "/fake_nvrtc13.so", other) == 0, "link");
+    check_has(run("calls", "6", other), "compiled 0", "the same compiler by another path hits");
     check_has(run("calls", "6", "12"), "compiled 6", "another version of the compiler does");
     check_has(run("calls", "6", "/nowhere/libnvrtc.so"), "compiled 0",
               "without a compiler what is there is used");
