@@ -293,7 +293,8 @@ static bolide_status run_sm90(const bolide__call *call, const bolide__sparse_mla
 }
 
 static bolide_status run_merge(const bolide__call *call, const bolide__sparse_mla_params *p) {
-    const bolide__grid g = {.x = p->n * p->h_q, .block = MERGE_THREADS, .dependent = 1};
+    const bolide__grid g = {
+        .x = p->n * p->h_q, .block = MERGE_THREADS, .dependent = BOLIDE__BEHIND_OWN};
     bolide__spec s = BOLIDE_SPEC("attention/sparse_mla_merge.cu", "bolide_sparse_mla_merge");
     bolide__spec_add(&s, "OT", p->o_dtype); /* 5 values */
     bolide__spec_add(&s, "D_VO", p->d_vo);  /* 512, 256 */
