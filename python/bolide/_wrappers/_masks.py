@@ -31,12 +31,21 @@ def pack(bits: Any, elems: List[int], starts: List[int], like: Any, device: Any)
     return packed
 
 
+def joined(flat: List[Any], like: Any) -> Any:
+    """Flat masks behind one another, on the host."""
+    if _frameworks.is_torch(like):
+        return torch.cat(flat or [torch.ones(0, dtype=torch.bool)])
+    import numpy
+
+    return numpy.concatenate(flat or [numpy.ones(0, dtype=bool)])
+
+
 def up_to(right: int, q_len: int, kv_lens: List[int], like: Any) -> Any:
     """The flat mask of queries that see the keys up to ``right`` behind their own, on the host."""
     if _frameworks.is_torch(like):
-        return torch.cat([torch.ones(q_len, n, dtype=torch.bool).tril(n - q_len + right).reshape(-1)
-                          for n in kv_lens] or [torch.ones(0, dtype=torch.bool)])
+        return joined([torch.ones(q_len, n, dtype=torch.bool).tril(n - q_len + right).reshape(-1)
+                       for n in kv_lens], like)
     import numpy
 
-    return numpy.concatenate([numpy.tri(q_len, n, n - q_len + right, dtype=bool).reshape(-1)
-                              for n in kv_lens] or [numpy.ones(0, dtype=bool)])
+    return joined([numpy.tri(q_len, n, n - q_len + right, dtype=bool).reshape(-1)
+                   for n in kv_lens], like)
