@@ -17,6 +17,7 @@ from . import _dtypes
 from ._library import set_grow, torch
 
 _HEADS = [struct.Struct(f"=QQiiBBHi{2 * n}q") for n in range(9)]
+PLACE = struct.Struct("=QQ")  # what such a description begins with: address and stream
 _CPU, _CUDA = 1, 2
 
 if torch is not None:

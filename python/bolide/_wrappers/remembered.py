@@ -3,7 +3,8 @@
 arguments is remembered, and the next call goes straight to the library.
 
 A recipe says where each value of plan and run comes from: a constant, an argument, a view of one, or
-new memory. It is made by looking at what a first call gave to the library, and only where that says
+new memory. No view is made again: the library takes a description of one, of which only the address
+changes. A recipe is made by looking at what a first call gave to the library, and only where that says
 all: the library was called once, every tensor it got is an argument's memory, and what was returned
 is what it wrote. Where a recipe fails, the function itself is called, which says why.
 """
@@ -74,7 +75,7 @@ class _Recipe:
         if not t.is_contiguous() or not any(
                 _same_memory(t, w) and w.numel() == t.numel() for w in written):
             raise _NotPlain
-        self.steps.append((-1, tuple(t.shape), t.dtype, t.device, 0, None))
+        self.steps.append((-1, tuple(t.shape), t.dtype, t.device))
         items.append(t)
 
     def _slots(self, values: list, items: list) -> tuple[list, list]:
@@ -92,27 +93,26 @@ class _Recipe:
             if item is value:
                 return j
         for j, item in enumerate(items):
-            if type(value) in _direct and _same_memory(value, item) and (
-                    value.element_size() == item.element_size()):
-                self.steps.append((j, item.stride(), tuple(value.shape), value.stride(),
-                                   value.storage_offset() - item.storage_offset(),
-                                   None if value.dtype == item.dtype else value.dtype))
+            if type(value) in _direct and _same_memory(value, item):
+                described = _frameworks.pack(value)
+                self.steps.append((j, item.stride(), value.data_ptr() - item.data_ptr(),
+                                   described[_frameworks.PLACE.size:]))
                 items.append(value)
                 return len(items) - 1
         raise _NotPlain
 
     def make(self, items: list) -> Any:
         """The call. ValueError where a view is another one than it was."""
-        for j, first, second, third, offset, kind in self.steps:
+        place, gpu = self.place, self.gpu
+        stream = None if gpu < 0 else _frameworks.current_stream(gpu)
+        for j, first, second, third in self.steps:
             if j < 0:
                 items.append(torch.empty(first, dtype=second, device=third))
                 continue
             base = items[j]
             if base.stride() != first:
                 raise ValueError
-            view = base.as_strided(second, third, base.storage_offset() + offset)
-            items.append(view if kind is None else view.view(kind))
-        place, gpu = self.place, self.gpu
+            items.append(_frameworks.PLACE.pack(base.data_ptr() + second, stream or 0) + third)
         if self.workspace < 0:
             raw = torch.empty(place.need, dtype=torch.uint8, device=items[0].device)
         else:
@@ -129,8 +129,7 @@ class _Recipe:
         for i, j in self.run_from:
             run[i] = items[j]
         address = place.plan.address
-        self.raw_plan(*plan, place.address, address,
-                      None if gpu < 0 else _frameworks.current_stream(gpu))
+        self.raw_plan(*plan, place.address, address, stream)
         self.raw_run(*run, place.address, address)
         if self.single:
             return items[self.result[0]] if self.result else None
