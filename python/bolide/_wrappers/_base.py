@@ -17,7 +17,7 @@ from typing import Any, Callable, NamedTuple, Optional
 
 from .. import _dtypes, _frameworks
 from .._arguments import check_backend, split_paged
-from .._binding import Plan, Workspace, _direct, operator, tracing
+from .._binding import Plan, Workspace, _direct, modes, operator, tracing
 from . import _memory, variant
 
 Tensor = Any
@@ -383,7 +383,8 @@ class Planned:
         """The call, with keys and values apart or in one tensor."""
         if type(paged_kv_cache) is tuple and paged_kv_cache[0].ndim == 4:
             self._operators.run(q, *paged_kv_cache, *more)
-        elif type(paged_kv_cache) in _direct and paged_kv_cache.ndim == 5 and not tracing():
+        elif type(paged_kv_cache) in _direct and paged_kv_cache.ndim == 5 and not (
+                tracing() or modes()):
             self._operators.run_joined(q, paged_kv_cache, *more)
         else:
             self._operators.run(q, *split_paged(paged_kv_cache, self._kv_layout), *more)
