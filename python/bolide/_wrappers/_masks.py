@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any, List, Tuple
 
-from .. import _frameworks
+from .. import _dtypes, _frameworks
 from .._binding import operator
 from .._library import torch
 from . import _memory
@@ -23,7 +23,9 @@ def extents(q_lens: List[int], kv_lens: List[int]) -> Tuple[List[int], List[int]
 
 
 def pack(bits: Any, elems: List[int], starts: List[int], like: Any, device: Any) -> Any:
-    """The bytes of a flat mask of the extents given, on the device."""
+    """The bytes of a flat mask of the extents given, on the device. Any number but 0 is seen."""
+    if _dtypes.of(bits.dtype).name not in ("bool", "uint8"):
+        bits = bits != 0
     packed = _frameworks.empty(like, (starts[-1],), "uint8")
     indptr = _memory.to_device(_memory.int32s(starts, like), device)
     segments = _memory.to_device(_memory.int32s(elems, like), device)
