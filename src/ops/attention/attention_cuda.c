@@ -233,6 +233,24 @@ void bolide__attention_cuda_choose(const bolide__call *call, frozen_part *f, int
         choose_merge(f, rows, batch);
 }
 
+/* Decode, and latents of which few blocks share an item, do not feel a few workers less; where cuts
+ * then fall between requests of one length, less is joined and merged. */
+void bolide__attention_cuda_rules(const frozen_part *f, const bolide__attention_request *requests,
+                                  int64_t batch, bolide__schedule_rules *rules) {
+    const int32_t workers = rules->workers;
+    const bool decode = rules->tile_rows <= 16 || f->latent90 > 0;
+    if (f->sm90) {
+        bolide__attention_sm90_split(f, requests, batch, rules);
+    } else if (decode && rules->split == BOLIDE__SPLIT_BALANCED && batch > 0) {
+        for (int32_t w = workers; w > workers - workers / 16; w--) {
+            if (batch % w == 0 || w % batch == 0) {
+                rules->workers = w;
+                return;
+            }
+        }
+    }
+}
+
 /* ---- the specialisation -----------------------------------------------------------------------
  */
 

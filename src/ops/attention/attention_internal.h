@@ -413,6 +413,11 @@ bolide_status bolide__attention_variant_hooks(const bolide__call *call,
 void bolide__attention_cuda_choose(const bolide__call *call, struct bolide__attention_frozen *f,
                                    int64_t rows, int64_t batch);
 
+/* What the lengths of a batch change of the schedule's rules. */
+void bolide__attention_cuda_rules(const struct bolide__attention_frozen *f,
+                                  const bolide__attention_request *requests, int64_t batch,
+                                  bolide__schedule_rules *rules);
+
 /* Gives a plan for attention.cu tiles of so many rows; false if none fit, and nothing changes. */
 bool bolide__attention_cuda_rows(const bolide__call *call, struct bolide__attention_frozen *f,
                                  int64_t rows);

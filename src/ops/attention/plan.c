@@ -542,21 +542,6 @@ static bolide_status send(const bolide__call *call, const bolide__attention_prob
                                      sizeof(int64_t));
 }
 
-/* Decode, and latents of which few blocks share an item, do not feel a few workers less; where cuts
- * then fall between requests of one length, less is joined and merged. */
-static int32_t workers_at_work(const frozen_part *f, const bolide__schedule_rules *rules,
-                               int64_t batch) {
-    const bool decode =
-        f->device_type == BOLIDE_CUDA && (rules->tile_rows <= 16 || f->latent90 > 0);
-    if (!decode || rules->split != BOLIDE__SPLIT_BALANCED || batch == 0)
-        return rules->workers;
-    for (int32_t w = rules->workers; w > rules->workers - rules->workers / 16; w--) {
-        if (batch % w == 0 || w % batch == 0)
-            return w;
-    }
-    return rules->workers;
-}
-
 bolide_status bolide__attention_make_plan(const bolide__call *call,
                                           const bolide__attention_problem *pr) {
     frozen_part f;
@@ -579,9 +564,8 @@ bolide_status bolide__attention_make_plan(const bolide__call *call,
         .merges = (bolide__attention_merge *)(live + f.merges_at),
         .worker_start = (int32_t *)(live + f.worker_start_at),
     };
-    rules.workers = workers_at_work(&f, &rules, pr->batch);
-    if (f.sm90)
-        bolide__attention_sm90_split(&f, requests, pr->batch, &rules);
+    if (f.device_type == BOLIDE_CUDA)
+        bolide__attention_cuda_rules(&f, requests, pr->batch, &rules);
     const bolide__schedule_counts counts =
         bolide__schedule_make(&rules, requests, (int32_t)pr->batch, &lists);
     for (int64_t w = rules.workers + 1; w <= f.workers; w++)
