@@ -8,6 +8,7 @@
 #include "core/context.h"
 #include "cuda/cuda.h"
 #include "ops/attention/attention_sm90.h"
+#include <stdlib.h>
 
 typedef struct bolide__attention_frozen frozen_part;
 
@@ -17,8 +18,13 @@ enum {
     MIN_STAGES = 2,
     WINDOW = 16,     /* items at hand, as the kernel has it */
     RESERVED = 1024, /* bytes of each block, by the driver */
-    FLOAT_ROWS = 16
+    FLOAT_ROWS = 16,
+    /* of attention_few.cu */
+    FEW_ITEMS = 16 /* of a worker, and so requests */
 };
+#define FEW_WARPS (getenv("EXP_W") ? atoi(getenv("EXP_W")) : 12)
+#define FEW_STAGES (getenv("EXP_S") ? atoi(getenv("EXP_S")) : 2)
+#define FEW_CLUSTER (getenv("EXP_P") ? atoi(getenv("EXP_P")) : 16)
 
 /* The bits of the kernels' FLAGS. */
 enum {
@@ -189,6 +195,36 @@ bool bolide__attention_cuda_rows(const bolide__call *call, frozen_part *f, int64
     return blocks > 0;
 }
 
+/* attention_few.cu: the ring, queries of the items it reaches, results handed over, the items. */
+static int64_t few_shared_bytes(const frozen_part *f) {
+    const int64_t sums = FEW_WARPS * 16 * 20 * 4, portions = 16 * (f->d_vo / 4) * 32;
+    return FEW_STAGES * FEW_WARPS * 16 * (f->d_qk + f->d_vo) * 2 +
+           (FEW_STAGES + 1) * 16 * f->d_qk * 2 + (sums > portions ? sums : portions) +
+           FEW_ITEMS * (int64_t)sizeof(bolide__attention_work) + FEW_WARPS * 16 * 8 + 16 * 12 + 128;
+}
+
+/* A multiprocessor a block: as many blocks of a cluster share a request as there is room for. */
+void bolide__attention_few_choose(const bolide__call *call, frozen_part *f, int64_t batch) {
+    const bolide__cuda_limits *limits = bolide__cuda_limits_of(call->ctx);
+    const int64_t known = BOLIDE_F16 | BOLIDE_BF16, others = BOLIDE__ATTN_PLACED;
+    const int64_t blocks = batch * f->h_kv;
+    f->few = 0;
+    if (getenv("EXP_OLD"))
+        return;
+    if (limits->arch < 90 || !f->stages || f->tile_rows != 16 || f->on_device || f->q_len < 1 ||
+        f->q_len * (f->h_q / f->h_kv) > 16 || !f->paged || f->use_custom_mask ||
+        f->flags & others || !(f->q_dtype & known) || f->kv_dtype != f->q_dtype ||
+        f->d_qk % 64 != 0 || f->d_vo % 64 != 0 || f->d_qk > 128 || f->d_vo > 128 || batch < 1 ||
+        batch > FEW_ITEMS || blocks > limits->sm_count ||
+        few_shared_bytes(f) > limits->shared_optin)
+        return;
+    f->few = 1;
+    while (2 * f->few <= FEW_CLUSTER && 2 * f->few * blocks <= limits->sm_count)
+        f->few *= 2;
+    f->workers = limits->sm_count / f->h_kv / f->few * f->few;
+    f->merged_apart = 0;
+}
+
 /* How pieces of few rows are joined, and into how many few requests are cut: a second launch is
  * faster for one request whose pieces have many rows; else a block joins them and reads 17 at once.
  * Three blocks share a multiprocessor. */
@@ -320,6 +356,31 @@ static bolide_status run_merge(const bolide__call *call, const frozen_part *f,
     return bolide__cuda_launch(call, &s, &g, p, sizeof *p);
 }
 
+/* Whether attention_few.cu can take a run of its plan, and takes it. */
+static bolide_status run_few(const bolide__call *call, const frozen_part *f,
+                             const bolide__attention_params *p, int64_t flags, bool *served) {
+    *served = f->few && flags & PAGED && flags & WIDE && p->flags & BOLIDE__ATTN_Q_WIDE &&
+              !(flags & (SPECIAL | V_PAGES | PLACED));
+    if (!*served)
+        return BOLIDE_OK;
+    bolide__spec s = BOLIDE_SPEC("attention/attention_few.cu", "bolide_attention_few");
+    bolide__spec_add(&s, "T", p->q_dtype);      /* f16, bf16 */
+    bolide__spec_add(&s, "OT", p->o_dtype);     /* 5 values */
+    bolide__spec_add(&s, "D_QK", p->d_qk);      /* 64, 128 */
+    bolide__spec_add(&s, "D_VO", p->d_vo);      /* the same */
+    bolide__spec_add(&s, "WARPS", FEW_WARPS);   /* one value */
+    bolide__spec_add(&s, "STAGES", FEW_STAGES); /* one value */
+    bolide__spec_add(&s, "CLUSTER", f->few);    /* 1 to 16 */
+    bolide__spec_add(&s, "FLAGS", flags);
+    const bolide__grid g = {.x = f->workers,
+                            .y = f->h_kv,
+                            .block = 32 * FEW_WARPS,
+                            .shared = (int32_t)few_shared_bytes(f),
+                            .cluster = (int32_t)f->few,
+                            .dependent = getenv("EXP_NODEP") ? 0 : 1};
+    return bolide__cuda_launch(call, &s, &g, p, sizeof *p);
+}
+
 static bolide_status run_tensor(const bolide__call *call, const frozen_part *f,
                                 bolide__attention_params *p, bolide__grid *g) {
     const int64_t flags = flags_of(p, f->q_len) | (is_wide(p) ? WIDE : 0);
@@ -332,6 +393,10 @@ static bolide_status run_tensor(const bolide__call *call, const frozen_part *f,
     bolide__spec_add(&s, "FLAGS", flags);
     const bool apart = f->merged_apart && !f->ruled;
     p->flags |= (is_q_wide(p) ? BOLIDE__ATTN_Q_WIDE : 0) | (apart ? BOLIDE__ATTN_APART : 0);
+    bool served = false;
+    BOLIDE_TRY(run_few(call, f, p, flags, &served));
+    if (served)
+        return BOLIDE_OK;
     g->block = (int32_t)(32 * warps_of(f->tile_rows, keys));
     g->shared = (int32_t)shared_bytes(f, f->tile_rows, keys, f->stages);
     BOLIDE_TRY(bolide__cuda_launch(call, &s, g, p, sizeof *p));
@@ -403,7 +468,8 @@ bolide_status bolide__attention_cuda_run(const bolide__call *call,
     p->page_shift = page_shift_of(p->page_size);
     p->flags |= may_be_signed(p) ? BOLIDE__ATTN_SIGNED : 0;
     /* A plan on the device has just written what a block reads first. */
-    bolide__grid g = {.x = f->workers, .y = f->h_kv, .dependent = !f->on_device};
+    bolide__grid g = {
+        .x = f->workers, .y = f->h_kv, .dependent = !f->on_device && !getenv("EXP_NODEP")};
     if (f->ruled) {
         g.x = items < f->workers ? items : f->workers;
         /* Behind a memset there is no kernel to depend on. */

@@ -86,7 +86,8 @@ typedef struct bolide__attention_work {
     int32_t merge; /* which tile of those that are in several pieces; -1: in one */
     int32_t merge_slot, merge_count; /* of an item in one piece in a list for sm_90: the first item
                                         of its request, and how many there are */
-    int32_t unused[2];
+    int32_t joined; /* by attention_few.cu: a cluster joins the pieces, without slots */
+    int32_t unused;
 } bolide__attention_work;
 
 /* What a worker begins with; 96 bytes. */
@@ -251,6 +252,7 @@ typedef struct bolide__attention_plan {
         int64_t sm90;         /* CUDA: the list is for attention_sm90.cu */
         int64_t latent90; /* CUDA: blocks of attention_latent_sm90.cu that share an item; 0: it is
                          for attention_latent.cu alone */
+        int64_t few;      /* CUDA: blocks of a cluster of attention_few.cu; 0: attention.cu alone */
         int64_t merged_apart;                   /* CUDA: pieces are joined by a kernel of its own */
         int64_t least_busy;                     /* CUDA: of the schedule's rules */
         int64_t ruled, rule_tiles, rule_pieces; /* CUDA: a single request that needs no lists */
@@ -410,6 +412,10 @@ bolide_status bolide__attention_variant_hooks(const bolide__call *call,
  * is the usual number of packed rows of a request. */
 void bolide__attention_cuda_choose(const bolide__call *call, struct bolide__attention_frozen *f,
                                    int64_t rows, int64_t batch);
+
+/* Behind that: whether attention_few.cu has the plan's runs, with how many blocks a request. */
+void bolide__attention_few_choose(const bolide__call *call, struct bolide__attention_frozen *f,
+                                  int64_t batch);
 
 /* Gives a plan for attention.cu tiles of so many rows; false if none fit, and nothing changes. */
 bool bolide__attention_cuda_rows(const bolide__call *call, struct bolide__attention_frozen *f,

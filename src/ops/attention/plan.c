@@ -348,6 +348,8 @@ static void choose_cuda(const bolide__call *call, const bolide__attention_proble
     const bolide__split split = split_of(call, pr);
     const int64_t rows = usual_rows(pr, m);
     bolide__attention_cuda_choose(call, f, rows, m->batch);
+    if (split == BOLIDE__SPLIT_BALANCED && !pr->single)
+        bolide__attention_few_choose(call, f, m->batch);
     if (!f->on_device && !pr->chunk && !pr->placed &&
         (split == BOLIDE__SPLIT_BALANCED || split == BOLIDE__SPLIT_NONE))
         bolide__attention_sm90_choose(call, f, rows, m->rows * (pr->h_q / pr->h_kv));
@@ -478,7 +480,8 @@ bolide__attention_work bolide__attention_work_of(const bolide__attention_request
 }
 
 /* The items with their requests, and counters at 0: what the kernels for CUDA read. */
-static void write_works(const frozen_part *f, const bolide__schedule_counts *counts, char *live) {
+static void write_works(const frozen_part *f, const bolide__schedule_rules *rules,
+                        const bolide__schedule_counts *counts, char *live) {
     const bolide__attention_request *requests =
         (const bolide__attention_request *)(live + f->requests_at);
     const bolide__attention_item *items = (const bolide__attention_item *)(live + f->items_at);
@@ -503,6 +506,7 @@ static void write_works(const frozen_part *f, const bolide__schedule_counts *cou
         works[i].merge = merge;
         works[i].merge_slot = merges[merge].slot;
         works[i].merge_count = merges[merge].count;
+        works[i].joined = rules->split == BOLIDE__SPLIT_EVEN;
         if (f->merged_apart && item->slot == merges[merge].slot)
             first_items[merge] = i;
     }
@@ -528,6 +532,31 @@ static bolide_status send(const bolide__call *call, const bolide__attention_prob
     BOLIDE_TRY(bolide__cuda_copy_to_device(call, device, live, f->device_int_bytes));
     return bolide__cuda_copy_to_host(call, slot_word(pr, slot), device + f->free_at,
                                      sizeof(int64_t));
+}
+
+/* Of few requests: each in as many pieces as blocks of a cluster, if that takes no longer than the
+ * tape cut anywhere and its pieces joined through memory. In nanoseconds, roughly. */
+static void choose_pieces(const frozen_part *f, const bolide__attention_request *requests,
+                          int32_t batch, bolide__schedule_rules *rules) {
+    enum { CHIP_RATE = 4200, BLOCK_RATE = 60, JOINING = 2500 }; /* bytes in a nanosecond */
+    int64_t total = 0, most = 0;
+    if (!f->few)
+        return;
+    for (int32_t r = 0; r < batch; r++) {
+        int32_t begin, end;
+        bolide__schedule_range(rules, &requests[r], 0, &begin, &end);
+        total += end - begin;
+        most = end - begin > most ? end - begin : most;
+    }
+    const int64_t row = (f->d_qk + f->d_vo) * bolide__dtype_bytes(f->kv_dtype);
+    const int64_t least = total * f->h_kv * row / CHIP_RATE;
+    const int64_t even = most / f->few * row / BLOCK_RATE;
+    const int64_t cut = total / f->workers * row / BLOCK_RATE;
+    if ((even > least ? even : least) > (cut > least ? cut : least) + JOINING)
+        return;
+    rules->split = BOLIDE__SPLIT_EVEN;
+    rules->pieces = (int32_t)f->few;
+    rules->granule = 16; /* a warp's keys */
 }
 
 /* Decode, and latents of which few blocks share an item, do not feel a few workers less; where cuts
@@ -567,6 +596,7 @@ bolide_status bolide__attention_make_plan(const bolide__call *call,
         .merges = (bolide__attention_merge *)(live + f.merges_at),
         .worker_start = (int32_t *)(live + f.worker_start_at),
     };
+    choose_pieces(&f, requests, (int32_t)pr->batch, &rules);
     rules.workers = workers_at_work(&f, &rules, pr->batch);
     const bolide__schedule_counts counts =
         bolide__schedule_make(&rules, requests, (int32_t)pr->batch, &lists);
@@ -575,7 +605,7 @@ bolide_status bolide__attention_make_plan(const bolide__call *call,
     memcpy(live, &counts, sizeof counts);
     now.staging_slot = slot;
     if (f.device_type == BOLIDE_CUDA) {
-        write_works(&f, &counts, live);
+        write_works(&f, &rules, &counts, live);
         write_heads(&f, live);
         BOLIDE_TRY(send(call, pr, &f, slot, live));
     }
