@@ -343,7 +343,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
         wait_for_previous_kernel();
     release_next_kernel();
     if (s.count == 0) {
-        wait_for_previous_kernel();
+        /* One of those without work stays for the other kernel; more would be in decode's way. */
+        if (BESIDE && blockIdx.x + blockIdx.y == 0)
+            wait_for_previous_kernel();
         return;
     }
     now.key = s.works[0].kv_begin;

@@ -345,16 +345,6 @@ static int64_t usual_rows(const bolide__attention_problem *pr, const bolide__sch
     return tokens * (pr->h_q / pr->h_kv);
 }
 
-/* A bound of a request's keys by the declared maxima; none without one or lengths on the host. */
-static int64_t most_keys(const bolide__call *call, const bolide__attention_problem *pr) {
-    int64_t most = INT64_MAX;
-    if (given(pr->max_kv_len))
-        return pr->max_kv_len;
-    if (!on_host(pr->kv_len) && !on_host(pr->kv_indptr))
-        return most;
-    return longest(call, pr, &most) == BOLIDE_OK ? most : INT64_MAX;
-}
-
 /* The kernel for Hopper takes whole tiles. */
 static void choose_cuda(const bolide__call *call, const bolide__attention_problem *pr,
                         frozen_part *f, const bolide__schedule_maxima *m) {
@@ -363,8 +353,9 @@ static void choose_cuda(const bolide__call *call, const bolide__attention_proble
                          : pr->part == BOLIDE__PART_FEW ? 1
                                                         : usual_rows(pr, m);
     bolide__attention_cuda_choose(call, f, rows, m->batch);
-    if (split == BOLIDE__SPLIT_BALANCED && !pr->single && !pr->part)
-        bolide__attention_few_choose(call, f, m->batch, most_keys(call, pr));
+    if (split == BOLIDE__SPLIT_BALANCED && !pr->single && !pr->part &&
+        given(pr->max_kv_len))
+        bolide__attention_few_choose(call, f, m->batch, m->kv_len);
     if (!f->on_device && !pr->chunk && !pr->placed && pr->part != BOLIDE__PART_FEW &&
         (split == BOLIDE__SPLIT_BALANCED || split == BOLIDE__SPLIT_NONE))
         bolide__attention_sm90_choose(call, f, rows, m->rows * (pr->h_q / pr->h_kv));
