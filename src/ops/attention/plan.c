@@ -353,12 +353,20 @@ static void choose_cuda(const bolide__call *call, const bolide__attention_proble
                          : pr->part == BOLIDE__PART_FEW ? 1
                                                         : usual_rows(pr, m);
     bolide__attention_cuda_choose(call, f, rows, m->batch);
-    if (split == BOLIDE__SPLIT_BALANCED && !pr->single && !pr->part &&
-        given(pr->max_kv_len))
+    if (split == BOLIDE__SPLIT_BALANCED && !pr->single && !pr->part && given(pr->max_kv_len))
         bolide__attention_few_choose(call, f, m->batch, m->kv_len);
     if (!f->on_device && !pr->chunk && !pr->placed && pr->part != BOLIDE__PART_FEW &&
         (split == BOLIDE__SPLIT_BALANCED || split == BOLIDE__SPLIT_NONE))
         bolide__attention_sm90_choose(call, f, rows, m->rows * (pr->h_q / pr->h_kv));
+}
+
+static void keep_maxima(frozen_part *f, const bolide__schedule_maxima *m,
+                        const bolide__schedule_capacity *cap) {
+    f->max_batch = m->batch;
+    f->max_rows = m->rows;
+    f->max_items = cap->items;
+    f->max_merges = cap->merges;
+    f->max_slots = cap->slots;
 }
 
 /* Everything of the frozen part; also the size query. */
@@ -408,11 +416,7 @@ static bolide_status lay_out(const bolide__call *call, const bolide__attention_p
     if (f->sm90)
         rules->split = BOLIDE__SPLIT_NONE;
     const bolide__schedule_capacity cap = bolide__schedule_capacity_of(rules, &maxima);
-    f->max_batch = maxima.batch;
-    f->max_rows = maxima.rows;
-    f->max_items = cap.items;
-    f->max_merges = cap.merges;
-    f->max_slots = cap.slots;
+    keep_maxima(f, &maxima, &cap);
     if (cap.items > INT32_MAX || cap.slots > INT32_MAX)
         return BOLIDE_FAIL_ARG(call, pr->name.max_rows, "value", "a plan of at most 2^31 items",
                                "%lld items", (long long)cap.items);
