@@ -91,6 +91,7 @@ void bolide__attention_sm90_choose(const bolide__call *call, frozen_part *f, int
     const bool served = bolide__cuda_has_wgmma(call->ctx) && f->keys && f->stages &&
                         !f->use_custom_mask && !(f->flags & others) && is_known(f) &&
                         shared_bytes(f) <= limits->shared_optin && usual_rows > 64 &&
+                        (!f->part || 3 * units >= limits->sm_count) &&
                         bolide__attention_cuda_rows(call, f, ROWS);
     const int64_t own = limits->sm_count / f->h_kv;
     f->sm90 = !served ? 0 : own > 1 ? own : 1;

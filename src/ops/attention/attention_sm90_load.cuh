@@ -166,6 +166,11 @@ void count_seen(const bolide__attention_params &p, item &it) {
 /* ---- dealing ----------------------------------------------------------------------------------
  */
 
+/* Where another kernel has the rest of the multiprocessors, the plan says how many. */
+int32_t blocks_at_work(const params &a) {
+    return a.p.flags & BOLIDE__ATTN_SHARED ? a.tickets[2] : (int32_t)gridDim.x;
+}
+
 /* What the thread that deals knows. */
 struct dealer {
     ring_place<SLOTS> at;
@@ -204,13 +209,13 @@ void deal_item(const params &a, shared_memory &s, dealer &d) {
     if (more) {
         int32_t next = dealt(d.count);
         if (a.tickets && deals)
-            next = (int32_t)gridDim.x + atomicAdd(a.tickets, 1);
+            next = blocks_at_work(a) + atomicAdd(a.tickets, 1);
         d.index = PLACED ? of_warp(next) : next;
         return;
     }
     d.index = -1;
     /* The last block has seen all others take their last ticket. */
-    if (deals && a.tickets && atomicAdd(a.tickets + 1, 1) == (int32_t)gridDim.x - 1) {
+    if (deals && a.tickets && atomicAdd(a.tickets + 1, 1) == blocks_at_work(a) - 1) {
         a.tickets[0] = 0;
         a.tickets[1] = 0;
     }
