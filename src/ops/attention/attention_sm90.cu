@@ -74,6 +74,7 @@ constexpr int SLOTS = BOLIDE__SM90_SLOTS;
 constexpr float MOST = 4096.0f;
 constexpr float BELOW = 0.0f; /* how far below the largest logit a new base is */
 constexpr int WARPS = 4 * GROUPS;
+constexpr bool MASKS_BY_BITS = TALL;
 constexpr bool STREAMED = DV <= 128;      /* the state of two items fits the registers */
 constexpr int GATHERERS = GATHER ? 4 : 1; /* warps that load */
 constexpr bool LOADER_DEALS = GATHER;

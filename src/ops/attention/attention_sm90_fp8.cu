@@ -61,7 +61,8 @@ constexpr int SLOTS = BOLIDE__SM90_SLOTS;
 constexpr float MOST = 448.0f, BELOW = 3.0f;
 constexpr int WARPS = 4 * GROUPS;
 constexpr int GATHERERS = 1, TURNERS = 3; /* warps */
-constexpr bool LOADER_DEALS = true;
+constexpr bool LOADER_DEALS = true, MASKS_BY_BITS = true;
+static_assert(KEYS <= 128, "a bit for each logit of a row");
 
 using params = bolide__attention_sm90_params;
 using work = bolide__attention_work;
