@@ -500,8 +500,10 @@ __forceinline__ float select(const row_view &r, exchange &e, select_room *room, 
     const goal &q = state->next;
     const bool is_short = r.end - r.lead <= FEW;
     uint32_t key = 0;
+    const bool seen = LONE && groups_of(r) <= LOOK;
+    const bool largest = seen && q.counted && q.want <= OF_LANES && !q.few && !is_short;
     /* A range that is narrow, one that is guessed, the whole row. */
-    const int first_turn = q.listed ? -1 : q.few || is_short ? 0 : 1;
+    const int first_turn = q.listed ? -1 : q.few || is_short || largest ? 0 : 1;
 #pragma unroll 1
     for (int turn = first_turn; turn < 3; turn += is_short ? 2 : 1) {
         span range = {q.floor, NAN_VALUE};
@@ -510,11 +512,16 @@ __forceinline__ float select(const row_view &r, exchange &e, select_room *room, 
             if (q.again || turn != first_turn)
                 cluster_sync<CLUSTER>();
             batch<LOOK> look;
-            if (turn == 1)
+            bool looked = seen && turn == 1;
+            if (turn == 1) {
                 range = guess(r, e, room, state, q, look);
-            else
+            } else if (largest) {
+                if constexpr (LONE)
+                    range = guess_largest(r, e, room, state, q, look);
+                looked = true;
+            } else {
                 e.wait();
-            const bool looked = LONE && turn == 1 && groups_of(r) <= LOOK;
+            }
             share_gathered(room, state,
                            gather(r, room, state, range, q, 0.0f, beside, look, looked), g);
             if (!(g.max >= q.floor))

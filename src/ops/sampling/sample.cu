@@ -285,6 +285,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, SELECT && (SMALL || LONE |
     if constexpr (SELECT)
         open_state(&state);
     c.board.open(&shown);
-    sample(c, p, blockIdx.x / CLUSTER);
+    const int64_t out = blockIdx.x / CLUSTER;
+    begin_kernel(p.indices ? nullptr : static_cast<const input_t *>(p.input) + out * p.input_n, p.v);
+    sample(c, p, out);
     c.board.wait();
 }

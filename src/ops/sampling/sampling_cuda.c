@@ -4,6 +4,7 @@
 // of it fits in shared memory, and the launches.
 
 #include "cuda/cuda.h"
+#include <stdlib.h>
 #include "ops/sampling/sampling_internal.h"
 
 /* Blocks of a row, and whether they hold it in shared memory. */
@@ -111,7 +112,8 @@ static bolide__grid grid_of(int64_t rows, layout l) {
     return (bolide__grid){.x = rows * l.blocks,
                           .block = BOLIDE__ROW_THREADS,
                           .shared = l.shared,
-                          .cluster = l.blocks};
+                          .cluster = l.blocks,
+                          .dependent = getenv("BX_DEP") ? atoi(getenv("BX_DEP")) : 1};
 }
 
 bolide_status bolide__sample_launch(const bolide__call *call, const bolide__sample_params *p) {
@@ -139,11 +141,41 @@ bolide_status bolide__gumbel_launch(const bolide__call *call, const bolide__samp
     return bolide__cuda_launch(call, &s, &g, p, sizeof *p);
 }
 
+/* Softmax of many long rows, which clusters take one after another: vectors of a lane, or 0 if it is
+ * not for that kernel. The copy engine takes 16 bytes at a time. */
+static int32_t walking_groups(const bolide__call *call, const bolide__renorm_params *p) {
+    const bolide__cuda_limits *limits = bolide__cuda_limits_of(call->ctx);
+    const int64_t bytes = p->dtype == BOLIDE_F32 ? 4 : 2;
+    const int64_t a_lane = (p->v / 4 + BOLIDE__ROW_THREADS * 8 - 1) / (BOLIDE__ROW_THREADS * 8);
+    if (limits->arch < 90 || limits->arch >= 120 || p->kind != BOLIDE__SOFTMAX ||
+        p->n * BOLIDE__ROW_BLOCKS <= limits->sm_count || a_lane <= 2 || a_lane > 16 ||
+        p->v % 8 != 0 || p->input_n * bytes % 16 != 0 || p->out_n % 4 != 0 ||
+        ((uintptr_t)p->input | (uintptr_t)p->out) % 16 != 0)
+        return 0;
+    return a_lane <= 4 ? 4 : a_lane <= 8 ? 8 : 16;
+}
+
+static bolide_status launch_walk(const bolide__call *call, const bolide__renorm_params *p,
+                                 int32_t groups) {
+    const bolide__cuda_limits *limits = bolide__cuda_limits_of(call->ctx);
+    const int32_t vector = p->dtype == BOLIDE_F32 ? 16 : 8;
+    const layout l = {8, 0, BOLIDE__ROW_THREADS * groups * vector, 0};
+    bolide__spec s =
+        spec_of("sampling/softmax.cu", "bolide_softmax", p->dtype, BOLIDE__ROW_LOGITS, l);
+    bolide__spec_add(&s, "GROUPS", groups); /* 4, 8, 16 */
+    const int64_t clusters = limits->sm_count / l.blocks * (groups > 8 ? 1 : 2);
+    const bolide__grid g = grid_of(p->n < clusters ? p->n : clusters, l);
+    return bolide__cuda_launch(call, &s, &g, p, sizeof *p);
+}
+
 bolide_status bolide__renorm_launch(const bolide__call *call, const bolide__renorm_params *p) {
     BOLIDE_TRY(check_columns(call, p->v));
     const bolide__row_kind kind = p->kind == BOLIDE__SOFTMAX      ? BOLIDE__ROW_LOGITS
                                   : p->kind == BOLIDE__MASK_TOP_K ? BOLIDE__ROW_SCORES
                                                                   : BOLIDE__ROW_PROBS;
+    const int32_t groups = walking_groups(call, p);
+    if (groups)
+        return launch_walk(call, p, groups);
     const layout l = p->kind == BOLIDE__SOFTMAX ? keeping_layout(call, p->n, p->v)
                                                 : selecting_layout(call, p->n, p->v, 0, 0);
     const bolide__spec s = spec_of("sampling/renorm.cu", "bolide_renorm", p->dtype, kind, l);
