@@ -216,14 +216,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
     exchange board;
     board.open(&shown);
     const int64_t out = blockIdx.x / CLUSTER;
-    release_next_kernel();
-    if (!p.indices) {
-        row_view r = open_row(nullptr, nullptr, p.v, nullptr);
-        r.base = static_cast<const input_t *>(p.input) + out * p.input_n;
-        share_groups(r, p.v);
-        ask_ahead(r);
-    }
-    wait_for_previous_kernel();
+    begin_kernel();
     const int64_t from = p.indices ? id_at(p.indices, p.indices_dtype, out) : out;
     const bool outside = from < 0 || from >= p.n;
     const input_t *row = static_cast<const input_t *>(p.input) + (outside ? 0 : from * p.input_n);

@@ -250,7 +250,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, !LOGITS && (LONE || SOLO) 
     if constexpr (LOGITS) {
         exchange board;
         board.open(&shown);
-        begin_kernel(input, p.v);
+        begin_kernel();
         row_view r = open_row(input, nullptr, p.v, reinterpret_cast<float *>(memory));
         softmax(r, board, p, row);
         board.wait();
@@ -260,7 +260,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, !LOGITS && (LONE || SOLO) 
         filtered f = {};
         open_state(&state);
         f.board.open(&shown);
-        begin_kernel(input, p.v);
+        begin_kernel();
         f.row = open_row(input, nullptr, p.v, nullptr);
         f.room = reinterpret_cast<select_room *>(memory);
         f.state = &state;

@@ -24,8 +24,20 @@ __forceinline__ void put_id(void *ids, int64_t dtype, int64_t i, int64_t id) {
         static_cast<int64_t *>(ids)[i] = id;
 }
 
+__forceinline__ void put_sample(const bolide__sample_params &p, int64_t out, int64_t id, bool valid) {
+    put_id(p.samples, p.id_dtype, out, id);
+    if (p.valid)
+        p.valid[out] = valid;
+}
+
 __forceinline__ int64_t row_int(const bolide__per_row &p, int64_t row) {
     return p.data ? id_at(p.data, p.dtype, row * p.step) : p.integer;
+}
+
+/* want of a share of a mass, rounded up; more than there can be if it does not fit. */
+__forceinline__ uint64_t share_of(float share, double mass) {
+    const double want = (double)share * mass;
+    return want < 0x1p64 ? __double2ull_ru(want) : ~0ull;
 }
 
 /* u of draw n of a row, as an integer: u * 2^53. */

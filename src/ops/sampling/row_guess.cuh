@@ -42,7 +42,7 @@ static_assert(!LONE || LOOK == GATHER, "one batch");
 /* Up to so many values in a row, or kept so far, everything is set aside. */
 constexpr int FEW = 3840, FEW_KEPT = 2048;
 /* Up to so many values are looked for among the largest of each warp, or of each lane. */
-constexpr int OF_WARPS = 128, OF_LANES = 4096;
+constexpr int OF_WARPS = BOLIDE__ROW_FEW, OF_LANES = 4096;
 constexpr float LEAST_PROB = __builtin_bit_cast(float, 1u);
 constexpr float NAN_VALUE = __builtin_bit_cast(float, 0x7fc00000);
 static_assert(BINS == 4 * THREADS && GUESS_WORDS == THREADS, "bins a thread");

@@ -126,30 +126,11 @@ row_view open_row(const input_t *row, const input_t *minus, int64_t v, float *ca
     return r;
 }
 
-/* What a warp asks for while the previous kernel still runs, in bytes. */
-#ifndef BX_AHEAD
-#define BX_AHEAD 8192
-#endif
-constexpr int AHEAD = BX_AHEAD;
-
-/* Asks for the beginning of this warp's stretch. It is on its way to L2 then, nothing is read. */
-__forceinline__ void ask_ahead(const row_view &r) {
-    const uint64_t base = (uint64_t)(uintptr_t)r.base;
-    const uint64_t first =
-        base + sizeof(input_t) * (uint64_t)larger(4 * (int64_t)r.first, (int64_t)r.lead) + 15 & ~15ull;
-    const uint64_t last =
-        base + sizeof(input_t) * (uint64_t)smaller(4 * (int64_t)r.last, (int64_t)r.end) & ~15ull;
-    if (ARCH >= 90 && AHEAD > 0 && lane_of_warp() == 0 && first < last)
-        asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(first),
-                     "r"((uint32_t)smaller(last - first, (uint64_t)AHEAD))
-                     : "memory");
-}
-
-/* How a kernel begins; row: what it will read, or NULL where that is not known yet. */
-__forceinline__ void begin_kernel(const input_t *row, int64_t v) {
-    release_next_kernel();
-    if (row)
-        ask_ahead(open_row(row, nullptr, v, nullptr));
+/* How a kernel begins, ahead of all it reads. One row leaves multiprocessors for the next kernel;
+ * beside many its blocks would come to lie unevenly. */
+__forceinline__ void begin_kernel() {
+    if constexpr (CLUSTER == BOLIDE__ROW_BLOCKS)
+        release_next_kernel();
     wait_for_previous_kernel();
 }
 

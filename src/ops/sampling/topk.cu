@@ -308,10 +308,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, SMALL || SORTED || LONE ||
     open_state(&state);
     board.open(&shown);
     const int64_t row = blockIdx.x / CLUSTER;
-    begin_kernel(p.row_starts || p.lengths
-                     ? nullptr
-                     : static_cast<const input_t *>(p.input) + row * p.input_n,
-                 p.v);
+    begin_kernel();
     const int64_t request = p.next_n == 1 ? row : row / p.next_n;
     const output o = open_output(p, row, request);
     if (o.length > p.k) {
