@@ -46,7 +46,8 @@ static const char *const top_k_sampling_from_probs_cases[] = {
     "top_k_sampling_from_probs v=128256 n=1 peak=0,1,3 top_k=1,50,2048,60000",
     "top_k_sampling_from_probs v=40000 n=7 kind=mixed top_k=20",
     "top_k_sampling_from_probs v=5003 n=110 kind=mixed top_k=20,1000",
-    "top_k_sampling_from_probs v=40000 n=4 kind=mixed,ties,sparse,zero top_k=20,128,129 valid=given",
+    "top_k_sampling_from_probs v=40000 n=4 kind=mixed,ties,sparse,zero top_k=20,128,129 "
+    "valid=given",
 };
 BOLIDE_TEST(top_k_sampling_from_probs, top_k_sampling_from_probs_cases);
 

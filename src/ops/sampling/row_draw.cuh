@@ -24,7 +24,8 @@ __forceinline__ void put_id(void *ids, int64_t dtype, int64_t i, int64_t id) {
         static_cast<int64_t *>(ids)[i] = id;
 }
 
-__forceinline__ void put_sample(const bolide__sample_params &p, int64_t out, int64_t id, bool valid) {
+__forceinline__ void put_sample(const bolide__sample_params &p, int64_t out, int64_t id,
+                                bool valid) {
     put_id(p.samples, p.id_dtype, out, id);
     if (p.valid)
         p.valid[out] = valid;

@@ -132,6 +132,7 @@ struct goal {
     bool few;    /* little is above floor, as it seems */
     bool listed; /* the pool has all values from floor up */
     bool again;  /* there was a selection before, in the same memory */
+    int kept;    /* values of the list from floor up, but for equal ones; if it is one */
 };
 
 /* So few values are compared each with all. */
@@ -405,8 +406,8 @@ __forceinline__ void judge_sample(const select_room *room, select_state *state, 
 /* A bound that so many values reach for certain, and few more: the largest of each warp, or of each
  * lane, are values, too, and so many of those reach it. The row is all looked at. */
 template <class R>
-__forceinline__ span guess_largest(const row_view &r, exchange &e, R *room,
-                                   select_state *state, const goal &q, batch<LOOK> &look) {
+__forceinline__ span guess_largest(const row_view &r, exchange &e, R *room, select_state *state,
+                                   const goal &q, batch<LOOK> &look) {
     read_look(r, groups_of(r), look);
     const bool of_warps = q.want <= OF_WARPS;
     const int thread = (int)threadIdx.x;

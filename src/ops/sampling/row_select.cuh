@@ -47,8 +47,7 @@ __forceinline__ void add_bins(uint64_t (&sum)[4], two_words low, two_words high,
 }
 
 /* Sums of this thread's four bins, the highest first; of all blocks if `wide`. */
-__forceinline__ void read_bins(const fine_bins *bins, bool wide, int shift,
-                               uint64_t (&sum)[4]) {
+__forceinline__ void read_bins(const fine_bins *bins, bool wide, int shift, uint64_t (&sum)[4]) {
     const int at = BINS - 4 - 4 * (int)threadIdx.x;
     const two_words *low = reinterpret_cast<const two_words *>(&bins->low[at]);
     const two_words *high = reinterpret_cast<const two_words *>(&bins->high[at]);
@@ -120,16 +119,16 @@ constexpr int GRAIN = !(RANKED || SCORES) ? 0 : INPUT == BF16 ? 16 : INPUT == F1
 
 /* The largest key in [first, last] at which `above`, what lies over the range, plus the weights
  * from there up reaches q.want. each(f) calls f(x) for the values of this block, whose weights
- * those of the other blocks come to if `wide`; else of all `count` values. */
+ * those of the other blocks come to if `wide`, and else are all `count` of them; `few` if there may
+ * be room for all in the last step. */
 template <class E>
-__forceinline__ bool descend(fine_bins *bins, select_state *state, bool wide, int count, E each,
-                             uint32_t first, uint32_t last, uint64_t above, const goal &q,
+__forceinline__ bool descend(fine_bins *bins, select_state *state, bool wide, bool few, int count,
+                             E each, uint32_t first, uint32_t last, uint64_t above, const goal &q,
                              uint32_t &key) {
     /* By turns values are added up in bins, and those of one bin are taken aside. */
-    bool binned = wide || count > REST;
-    const bool split =
-        !wide && count < 4096 &&
-        (mass_of(value_of(last), q.unit) >> SPLIT) * (uint64_t)count < 1ull << 32;
+    bool binned = !few;
+    const bool split = !wide && count < 4096 &&
+                       (mass_of(value_of(last), q.unit) >> SPLIT) * (uint64_t)count < 1ull << 32;
 #pragma unroll 1
     for (;;) {
         const int shift = larger(32 - __clz((int)(last - first)) - 11, 0);
@@ -215,9 +214,9 @@ __forceinline__ void add_above(mass_sum &sum, const float (&x)[N][4], float top,
     sum.carry_in_time();
 }
 
-/* Sets aside N vectors of each lane, 32 apart, what of them is in the span, by column, behind `first`
- * others of this warp, and gives how many there are then. Behind the end of the pool nothing is
- * written, and the list will not be used. */
+/* Sets aside N vectors of each lane, 32 apart, what of them is in the span, by column, behind
+ * `first` others of this warp, and gives how many there are then. Behind the end of the pool
+ * nothing is written, and the list will not be used. */
 template <int N>
 __forceinline__ int set_aside(const float (&x)[N][4], span s, float *own, int *columns, int column,
                               int first) {
@@ -344,8 +343,7 @@ __forceinline__ harvest gather(const row_view &row, select_room *room, select_st
         if (!__any_sync(0xffffffffu, most >= s.low))
             continue;
         if constexpr (INDEXED) {
-h.count = set_aside(x, s, own, columns, 4 * (begin + lane_of_warp()) - r.lead,
-                                h.count);
+            h.count = set_aside(x, s, own, columns, 4 * (begin + lane_of_warp()) - r.lead, h.count);
         } else {
 #pragma unroll
             for (int n = 0; n < GATHER; n++) {
@@ -557,7 +555,8 @@ __forceinline__ float select(const row_view &r, exchange &e, select_room *room, 
         if ((!wide && !g.listed) || above >= q.want || first > last)
             continue;
         const bool found = descend(
-            &room->fine, state, wide, g.count,
+            &room->fine, state, wide, !wide && (g.count <= REST || (q.listed && q.kept <= REST)),
+            g.count,
             [&](auto f) {
                 if (wide)
                     walk_memory<4>(r, [&](const float(&x)[4], int) {

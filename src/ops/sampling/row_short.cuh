@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A draw under top-k of few, for a row over the most blocks there may be: the first block draws from
-// a list (row_list.cuh), and the others only learn that it does. Nothing is read again.
+// A draw under top-k of few, for a row over the most blocks there may be: the first block draws
+// from a list (row_list.cuh), and the others only learn that it does. Nothing is read again.
 
 #ifndef BOLIDE_OPS_SAMPLING_ROW_SHORT_CUH
 #define BOLIDE_OPS_SAMPLING_ROW_SHORT_CUH

@@ -174,7 +174,8 @@ __forceinline__ drawing filter_row(context &c, const params &p, int k, float top
              total,
              f.k <= FEW_KEPT,
              listed,
-             true};
+             true,
+             f.k};
         if (q.want > d.sums.total)
             return d;
         save(c, f, q);
@@ -253,8 +254,8 @@ __forceinline__ void sample(context &c, const params &p, int64_t out) {
         }
         if constexpr (SHORT) {
             const bool of_kept = p.filter != BOLIDE__FILTER_JOINT, summed = TOP_P && top_p < 1.0f;
-            if (!outside && top_p > 0.0f && k > 0 && k <= BOLIDE__ROW_FEW && groups_of(c.row) <= LOOK &&
-                !(LOGITS && summed && !of_kept)) {
+            if (!outside && top_p > 0.0f && k > 0 && k <= BOLIDE__ROW_FEW &&
+                groups_of(c.row) <= LOOK && !(LOGITS && summed && !of_kept)) {
                 if (draw_short(
                         c.row, c.board, c.room, c.state, c.list, {k, summed, of_kept, top_p},
                         [&] { return uniform53(p.seed, p.offset, out, 0); },

@@ -4,7 +4,6 @@
 // of it fits in shared memory, and the launches.
 
 #include "cuda/cuda.h"
-#include <stdlib.h>
 #include "ops/sampling/sampling_internal.h"
 
 /* Blocks of a row, and whether they hold it in shared memory. */
@@ -80,8 +79,9 @@ static layout selecting_layout(const bolide__call *call, int64_t rows, int64_t v
     return (layout){blocks, 0, room, solo};
 }
 
-/* For rows that are read once and not kept: spread for the sake of balance alone, or one block a row
- * that has a multiprocessor for itself, where that leaves no more than a quarter of the chip idle. */
+/* For rows that are read once and not kept: spread for the sake of balance alone, or one block a
+ * row that has a multiprocessor for itself, where that leaves no more than a quarter of the chip
+ * idle. */
 static layout streaming_layout(const bolide__call *call, int64_t rows, int64_t v, int may_be_solo) {
     const bolide__cuda_limits *limits = bolide__cuda_limits_of(call->ctx);
     const int32_t most = most_blocks(limits);
@@ -118,7 +118,7 @@ static bolide__grid grid_of(int64_t rows, layout l) {
                           .block = BOLIDE__ROW_THREADS,
                           .shared = l.shared,
                           .cluster = l.blocks,
-                          .dependent = getenv("BX_DEP") ? atoi(getenv("BX_DEP")) : 1};
+                          .dependent = 1};
 }
 
 bolide_status bolide__gumbel_launch(const bolide__call *call, const bolide__sample_params *p) {
@@ -130,15 +130,15 @@ bolide_status bolide__gumbel_launch(const bolide__call *call, const bolide__samp
     return bolide__cuda_launch(call, &s, &g, p, sizeof *p);
 }
 
-/* Softmax of many long rows, which clusters take one after another. The copy engine takes 16 bytes at
- * a time. */
+/* Softmax of many long rows, which clusters take one after another. The copy engine takes 16 bytes
+ * at a time. */
 static int walks(const bolide__call *call, const bolide__renorm_params *p) {
     const bolide__cuda_limits *limits = bolide__cuda_limits_of(call->ctx);
     const int64_t bytes = p->dtype == BOLIDE_F32 ? 4 : 2;
     return p->kind == BOLIDE__SOFTMAX && limits->arch >= 90 && limits->arch < 120 &&
            p->n * BOLIDE__ROW_BLOCKS > limits->sm_count && p->v > WALK_BLOCK &&
-           p->v <= 8 * WALK_BLOCK && p->v % 8 == 0 && p->input_n * bytes % 16 == 0 && p->out_n % 4 == 0 &&
-           ((uintptr_t)p->input | (uintptr_t)p->out) % 16 == 0;
+           p->v <= 8 * WALK_BLOCK && p->v % 8 == 0 && p->input_n * bytes % 16 == 0 &&
+           p->out_n % 4 == 0 && ((uintptr_t)p->input | (uintptr_t)p->out) % 16 == 0;
 }
 
 static bolide_status launch_walk(const bolide__call *call, const bolide__renorm_params *p) {
@@ -147,7 +147,10 @@ static bolide_status launch_walk(const bolide__call *call, const bolide__renorm_
     const layout l = {blocks, 0, WALK_BLOCK * (p->dtype == BOLIDE_F32 ? 4 : 2), 0};
     const bolide__spec s =
         spec_of("sampling/softmax.cu", "bolide_softmax", p->dtype, BOLIDE__ROW_LOGITS, l);
-    const int64_t clusters = getenv("BX_CL") ? atoi(getenv("BX_CL")) : limits->sm_count / l.blocks;
+    /* Parts of a chip that hold no multiple of them leave some multiprocessors without: of 33
+     * clusters that would fit an H200 by number 30 do. More would take their turn when the first
+     * are through. */
+    const int64_t clusters = (int64_t)limits->sm_count * 10 / (11 * blocks);
     const bolide__grid g = grid_of(p->n < clusters ? p->n : clusters, l);
     return bolide__cuda_launch(call, &s, &g, p, sizeof *p);
 }
@@ -159,7 +162,7 @@ bolide_status bolide__sample_launch(const bolide__call *call, const bolide__samp
     const int counted = !min_p && !none && (p->top_k.data || p->top_k.integer > 0);
     const int summed = !min_p && !none && (p->top_p.data || !counted || !(p->top_p.number >= 1.0));
     const int32_t solo_blocks = !p->logits && (counted || min_p) ? 2 : 0;
-    const layout l = none ? streaming_layout(call, p->b, p->v, !p->logits && !getenv("BX_NOSOLO"))
+    const layout l = none ? streaming_layout(call, p->b, p->v, !p->logits)
                           : selecting_layout(call, p->b, p->v, 0, solo_blocks);
     const bolide__row_kind kind = p->logits ? BOLIDE__ROW_LOGITS : BOLIDE__ROW_PROBS;
     bolide__spec s = spec_of("sampling/sample.cu", "bolide_sample", p->dtype, kind, l);

@@ -2,10 +2,10 @@
 //
 // Softmax of many long rows, one after another: memory sees one read and one write, which is the
 // limit. A cluster takes row after row, and each warp has the same stretch of all of them. The copy
-// engine brings it to the warp's shared memory, from which it goes to registers at once, so that the
-// next row is on its way while this one is worked on. Warps of a row tell each other their largest
-// values and their sums by stores that their receivers wait for; no barrier of a block or of the
-// cluster stops anybody.
+// engine brings it to the warp's shared memory, from which it goes to registers at once, so that
+// the next row is on its way while this one is worked on. Warps of a row tell each other their
+// largest values and their sums by stores that their receivers wait for; no barrier of a block or
+// of the cluster stops anybody.
 
 #include "ops/sampling/row_draw.cuh"
 
@@ -88,8 +88,8 @@ __forceinline__ void take_row(walker &w, values &x) {
     __syncwarp();
 }
 
-/* Sends a number of each warp to all, and gives where those of the row are. They stay until all have
- * taken part in the next exchange. */
+/* Sends a number of each warp to all, and gives where those of the row are. They stay until all
+ * have taken part in the next exchange. */
 __forceinline__ const uint64_t *tell(walker &w, uint64_t mine) {
     const int turn = w.turn, lane = lane_of_warp();
     barrier &come = w.room->number_come[turn];
@@ -182,8 +182,7 @@ __forceinline__ void soften(walker &w, const params &p, int64_t row, values &x) 
 #pragma unroll
     for (int i = 0; i < PARTS; i += 32)
         all += number[i + lane_of_warp()];
-    const float scale =
-        (float)(1.0 / ((double)warp_total(all) * power_of_two(u.exponent - 42)));
+    const float scale = (float)(1.0 / ((double)warp_total(all) * power_of_two(u.exponent - 42)));
     put_row(w, p, row, x, [&](float y, int) { return y * scale; });
 }
 
