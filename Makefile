@@ -89,8 +89,9 @@ check-full: check ## check, every spec of the GPU kernels (GATE_TIME=400 GATE=..
 bench: all ## time every problem on the CPU; PEERS=1 against torch as well
 	@python3 bench/compare.py $(if $(PEERS),,--ours)
 
-bench-gpu: all ## time every problem on the GPU
+bench-gpu: all ## time every problem on the GPU; PEERS=1: and then beside the peers that Python has
 	@python3 bench/compare.py --ours --backend cuda
+	@$(if $(PEERS),python3 bench/peers_rows_cuda.py --keep bench/results)
 
 fuzz: ## fuzz for T seconds in all; inputs are kept in .cache/fuzz
 	@$(SETUP) $(BUILD_NEEDS) fuzzer

@@ -149,7 +149,7 @@ def device(line, options):
 
 
 def keep(line, family, results):
-    folder = re.sub(r"[^a-z0-9]+", "-", line["device"].lower()).strip("-")
+    folder = re.sub(r"[^a-z0-9]+", "-", line["device"].lower().removeprefix("nvidia ")).strip("-")
     path = results / folder / f"{family}.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
     old = [json.loads(text) for text in path.read_text().splitlines()] if path.exists() else []

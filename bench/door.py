@@ -9,6 +9,7 @@ Structs of arguments are read from the headers: each field behind the head has e
 """
 
 import ctypes
+import functools
 import os
 import pathlib
 import re
@@ -54,6 +55,7 @@ def view(t):
     return v
 
 
+@functools.lru_cache(None)
 def fields(struct):
     """Names and types of a struct's fields behind its head, from the headers."""
     for header in (ROOT / "include/bolide").glob("*.h"):
@@ -71,6 +73,7 @@ def fields(struct):
 class Door:
     def __init__(self):
         path = os.environ.get("BOLIDE_LIBRARY", str(ROOT / "build/libbolide.so"))
+        os.environ.setdefault("BOLIDE_OVERLAP", "0")  # as `bolide bench` does
         self.lib = ctypes.CDLL(path)
         self.lib.bolide_last_error.restype = ctypes.c_void_p
         self.ctx = ctypes.c_void_p()

@@ -14,6 +14,8 @@ import statistics
 import sys
 
 import torch
+import torch.nn.functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from door import BITS, Door
 from peers import numbers
@@ -22,10 +24,16 @@ try:
     import flashinfer
 except ImportError:
     flashinfer = None
+try:
+    import vllm.vllm_flash_attn._vllm_fa3_C as fa3
+except ImportError:
+    fa3 = None
 
 DEVICE = "cuda"
 DTYPES = {"bf16": torch.bfloat16, "f16": torch.float16, "f8_e4m3fn": torch.float8_e4m3fn}
-CALLS = 20
+CALLS = 20   # of a graph at least
+LONG = 1 << 28  # bytes of a call from which on FEW calls do
+FEW = 4
 REPLAYS = 5
 PAIRS = 9
 WORKSPACE_BYTES = 512 << 20
@@ -148,6 +156,45 @@ def prefill_ragged(x, door, workspace):
     return ours, {"flashinfer fa2": theirs}
 
 
+def decode_fa3(x):
+    """FlashAttention-3 on the same pages."""
+    h_q, h_kv, d = x.heads
+    b, most = len(x.lengths), max(x.lengths)
+    starts_q = torch.arange(b + 1, dtype=torch.int32, device=DEVICE)
+    pages = x.table.view(b, -1)
+    used = torch.tensor(x.lengths, dtype=torch.int32, device=DEVICE)
+    none = [None] * 4
+    meta = torch.ops._vllm_fa3_C.get_scheduler_metadata(
+        b, 1, most, h_q, h_kv, d, d, x.dtype, used, starts_q, *none, x.page, 0, True, -1, -1,
+        False, 0, None, 0)
+
+    def form(q, k, v, _):
+        return lambda: torch.ops._vllm_fa3_C.fwd(
+            q, k, v, *none, starts_q, None, None, None, used, 1, most, pages, *none, None, None,
+            None, None, d ** -0.5, True, -1, -1, 0.0, True, meta, 0, None, 0, None, 1, 0, None)
+
+    return form
+
+
+def decode_cudnn(x):
+    """cuDNN, by torch, on caches without pages of its own."""
+    h_q, h_kv, d = x.heads
+    b, length = len(x.lengths), x.lengths[0]
+
+    def form(q, *_):
+        k, v = (randn(b, h_kv, length, d, dtype=x.dtype) for _ in "kv")
+
+        def call():
+            with sdpa_kernel([SDPBackend.CUDNN_ATTENTION]):
+                return F.scaled_dot_product_attention(q.view(b, h_q, 1, d), k, v, enable_gqa=True)
+
+        return call
+
+    return form
+
+
+# Other peers by operator and name: whether they are there, and what makes the form.
+OTHERS = {"batch_decode": {"flash attention 3": (fa3, decode_fa3), "cudnn": (True, decode_cudnn)}}
 FORMS = {
     "batch_decode": decode,
     "batch_prefill_paged": prefill_paged,
@@ -155,10 +202,26 @@ FORMS = {
 }
 
 
+def rotated(make, size):
+    """Sets of inputs, together four times the L2, and how often a graph goes through them."""
+    cache = 4 * torch.cuda.get_device_properties(0).L2_cache_size
+    sets = [make() for _ in range(math.ceil(cache / size))]
+    return sets, math.ceil((CALLS if size < LONG else FEW) / len(sets))
+
+
+def alternate(timers):
+    """Times of each pair by name."""
+    times = {name: [] for name in timers}
+    for _ in range(PAIRS):
+        for name, run in timers.items():
+            times[name].append(run())
+    return times
+
+
 def timer(form, sets, rounds):
     """A function that times one graph of the form on all sets, in microseconds a call."""
     calls = [form(*inputs) for inputs in sets]
-    for call in calls:
+    for call in calls[:3]:  # what is compiled or loaded at first use
         call()
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
@@ -170,7 +233,7 @@ def timer(form, sets, rounds):
 
     def run():
         times = []
-        for _ in range(REPLAYS):
+        for _ in range(REPLAYS if rounds * len(calls) < 50 * CALLS else 1):
             start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             start.record()
             graph.replay()
@@ -192,19 +255,17 @@ def measure(problem, peers=True):
     ours, forms = FORMS[operator](
         x, Door(), lambda: torch.empty(WORKSPACE_BYTES, dtype=torch.uint8, device=DEVICE))
     size = x.numbers()[0]
-    count = min(CALLS, math.ceil(4 * torch.cuda.get_device_properties(0).L2_cache_size / size))
-    sets = [x.inputs() for _ in range(count)]
-    rounds = math.ceil(CALLS / count) if size < 1 << 28 else 1
+    sets, rounds = rotated(x.inputs, size)
     timers = {"bolide": timer(ours, sets, rounds)}
     # FlashInfer converts 8-bit caches in kernels that are compiled at their first use.
     if peers and flashinfer and x.kv_dtype == x.dtype:
         for name, make in forms.items():
             timers[name] = timer(make(), sets, rounds)
-    times = {name: [] for name in timers}
-    for _ in range(PAIRS):
-        for name, run in timers.items():
-            times[name].append(run())
-    return times, *x.numbers()
+    others = OTHERS.get(operator, {}) if peers and x.kv_dtype == x.dtype else {}
+    for name, (there, make) in others.items():
+        if there:
+            timers[name] = timer(make(x), sets, rounds)
+    return alternate(timers), *x.numbers()
 
 
 def read_ceiling():

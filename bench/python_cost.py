@@ -96,6 +96,20 @@ def one_call(device, batch=64, page=16):
                lambda given=given: decode(q, given, space, table, lens, 64, 0.088, 1.0, out=out), 20)
     yield ("trtllm_batch_decode_with_kv_cache_mla(q, cache, …)", lambda: latent(
         tokens, latents, space, 128, 512, 64, table, lens, 64, out=result, bmm1_scale=0.07), 20)
+    starts, ones = torch.arange(batch + 1, dtype=torch.int32, device=device), torch.ones_like(lens)
+    yield ("cudnn_batch_decode_with_kv_cache(q, k, v, …)",
+           lambda: bolide.cudnn.cudnn_batch_decode_with_kv_cache(
+               q, *pair, 0.088, space, max_sequence_kv=64, actual_seq_lens_kv=lens,
+               block_tables=table, out=out), 20)
+    yield ("cudnn_batch_prefill_with_kv_cache(q, k, v, …)",
+           lambda: bolide.cudnn.cudnn_batch_prefill_with_kv_cache(
+               q, *pair, 0.088, space, max_token_per_sequence=1, max_sequence_kv=64,
+               actual_seq_lens_q=ones, actual_seq_lens_kv=lens,
+               block_tables=table, causal=True, return_lse=False, out=out), 20)
+    yield ("trtllm_fmha_v2_prefill((q, cache), …)",
+           lambda: bolide.prefill.trtllm_fmha_v2_prefill(
+               (q, cache), "Q_PAGED_KV_HND", space, lens, 1, 64, 0.088, 1.0, batch, starts,
+               starts, table, out=out), 20)
 
 
 def binding(device):
@@ -110,12 +124,15 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--peer", action="store_true")
+    parser.add_argument("--calls", default="", help="only calls whose name has this text")
     given = parser.parse_args()
     device = given.device
     name = torch.cuda.get_device_name() if device == "cuda" else "cpu"
 
     def report(made, ways):
         for same in zip(*made):
+            if given.calls not in same[0][0]:
+                continue
             count = same[0][2]
             for way, us in zip(ways, costs([function for _, function, _ in same], device, count)):
                 print(json.dumps({"call": same[0][0], "way": way, "device": name,

@@ -93,8 +93,9 @@ static void say_cuda(report *r) {
 
 static void say_environment(report *r) {
     static const char *const names[] = {"BOLIDE_LOG",        "BOLIDE_ISA",   "BOLIDE_CACHE_DIR",
-                                        "BOLIDE_KERNEL_DIR", "BOLIDE_NVRTC", "XDG_CACHE_HOME",
-                                        "CUDA_HOME",         "VIRTUAL_ENV",  "OMP_NUM_THREADS"};
+                                        "BOLIDE_KERNEL_DIR", "BOLIDE_NVRTC", "BOLIDE_OVERLAP",
+                                        "XDG_CACHE_HOME",    "CUDA_HOME",    "VIRTUAL_ENV",
+                                        "OMP_NUM_THREADS"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         const char *value = getenv(names[i]);
         say(r, names[i], value ? value : "not set");

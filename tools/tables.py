@@ -136,29 +136,79 @@ def speed(headline):
     return out[1:] or ["Nothing has been measured yet."]
 
 
-def bars():
-    """What bench/bars.txt asks of the CPU, beside what bench/results has."""
+def reached(line, what, other):
+    """What a row has of what a bar asks; None if it was not measured."""
+    if what in ("share", "ratio"):
+        return line.get(what)
+    if what == "faster":
+        return other["us"] / line["us"] if other and line else None
+    if what in ("us", "tbs", "tflops"):
+        scale = {"us": 1, "tbs": line.get("bytes", 0) / 1e6, "tflops": line.get("flops", 0) / 1e6}
+        return None if not line else line["us"] if what == "us" else scale[what] / line["us"]
+    peer = line.get("peers", {}).get(what)
+    return peer / line["us"] if peer else None
+
+
+UNITS = {"us": "µs", "tbs": "TB/s", "tflops": "TFLOP/s"}
+
+
+def aim_text(what, least):
+    """What a bar asks, in its unit; a peer's name is told."""
+    if what == "share":
+        return f"{100 * float(least):.0f} % of the ceiling"
+    peer = "" if what in UNITS or what in ("ratio", "faster") else f" {what}"
+    return f"{least} {UNITS.get(what, '×')}{peer}"
+
+
+def have_text(what, value, ceiling):
+    if value is None:
+        return "–"
+    if what == "share":
+        return f"{100 * value:.0f} % of {ceiling}"
+    return f"{value:.4g} {UNITS[what]}" if what in UNITS else f"{value:.2f} ×"
+
+
+def behind_its_peer(line):
+    """Whether the best peer is faster by more than the run's spread."""
+    return line.get("ratio") is not None and line["ratio"] < 1 - line["spread"]
+
+
+def bars(cuda):
+    """What bench/bars.txt asks of the CPU or of the GPU, beside what bench/results has."""
     measured = {}
     for lines in results()[0].values():
         for line in lines:
             measured.setdefault((line["problem"], line["isa"], str(line["threads"])), line)
     text = (ROOT / "bench/bars.txt").read_text()
-    out, met = ["| problem | on | aim | measured | |", "|---|---|---|---|---|"], 0
+    out, met, behind = ["| problem | on | aim | measured | |", "|---|---|---|---|---|"], 0, 0
     wanted = [line.split(" ", 4) for line in text.splitlines() if line and line[0] != "#"]
+    wanted = [words for words in wanted if (words[0] == "cuda") == cuda]
     for isa, threads, what, least, problem in wanted:
-        line = measured.get((problem, isa, threads), {})
-        have, ceiling = line.get(what), line.get("ceiling", "")
-        short = have is None or have < float(least)
+        where, _, beside = problem.partition(" vs ")
+        other = measured.get((beside, isa, threads))
+        rows = [measured.get((name, isa, threads), {}) for name in where.split(" + ")]
+        haves = [reached(line, what, other) for line in rows]
+        lowest = max if what == "us" else min
+        have = None if None in haves else lowest(haves)
+        line = rows[haves.index(have)]
+        bar = float(least)
+        short = have is None or (have > bar if what == "us" else have < bar)
         # A factor above 1 is met where the machine's ceiling leaves no room for it.
-        full = short and what == "ratio" and float(least) > 1 and line.get("share", 0) >= 0.97
-        unit = [f"{100 * float(least):.0f} % of the ceiling" if what == "share" else f"{least} ×",
-                "–" if have is None else
-                f"{100 * have:.0f} % of {ceiling}" if what == "share" else f"{have:.2f} ×"]
-        word = ("not measured" if have is None else f"at the ceiling of {ceiling}" if full else
-                "not met" if short else "met")
-        met += not short or full
-        out.append(f"| `{problem}` | {isa}, {threads} threads | {unit[0]} | {unit[1]} | {word} |")
-    return out + ["", f"{met} of {len(wanted)} are met."]
+        full = short and have and what == "ratio" and bar > 1 and line.get("share", 0) >= 0.97
+        word = ("not measured" if have is None else
+                f"at the ceiling of {line['ceiling']}" if full else "not met" if short else "met")
+        met += not short or bool(full)
+        if short and not full and behind_its_peer(line):
+            behind += 1
+            word += f", {line['ratio']:.2f} × {line['best_peer']}"
+        on = "cuda" if cuda else f"{isa}, {threads} threads"
+        name = where.replace(" + ", "` and `") + (f"` beside `{beside}" if beside else "")
+        out.append(f"| `{name}` | {on} | {aim_text(what, least)} | "
+                   f"{have_text(what, have, line.get('ceiling'))} | {word} |")
+    end = f"{met} of {len(wanted)} are met."
+    if cuda:
+        end += f" Of the others {behind} are behind their best peer by more than the spread of the run."
+    return out + ["", end]
 
 
 def part(name, tool):
@@ -172,7 +222,9 @@ def part(name, tool):
     if name == "results":
         return speed(headline=True)
     if name == "bars":
-        return bars()
+        return bars(cuda=False)
+    if name == "gpu bars":
+        return bars(cuda=True)
     if name == "all results":
         return speed(headline=False)
     if name.startswith("example: "):

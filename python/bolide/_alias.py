@@ -35,9 +35,11 @@ PRIVATE = {
         "gen_batch_prefill_module gen_customize_single_decode_module "
         "gen_customize_single_prefill_module gen_pod_module gen_single_decode_module "
         "gen_single_prefill_module",
+    "jit.attention.utils": "generate_additional_params",  # the tutorial for JAX
     "jit.attention.variants": "attention_sink_decl",  # jit_args with sinks name it
     "jit.rope": "gen_rope_module",  # the tutorial for JAX imports it from there
-    "jit.utils": "filename_safe_dtype_map",  # programs build names of modules from it
+    "jit.utils":  # programs build names of modules from the first
+        "filename_safe_dtype_map write_if_different",
     "utils": "_cache_buf _ceil_pow2 _get_range_buf",
 }
 

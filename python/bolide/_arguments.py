@@ -50,7 +50,14 @@ def later(name: str, **arguments: Any) -> None:
 def split_paged(cache: Any, kv_layout: str) -> tuple[Any, Any]:
     """Keys and values of a paged cache: a pair of 4-D tensors, or one 5-D tensor with both on its
     second axis. Where the page axis was dropped, since a page has one token, it is put back."""
-    if isinstance(cache, (tuple, list)):
+    pair = isinstance(cache, (tuple, list))
+    if len(cache) != 2 if pair else not _frameworks.is_tensor(cache) or (
+            cache.ndim not in (4, 5) or cache.shape[1] != 2):
+        got = f"{len(cache)} of them" if pair else list(getattr(cache, "shape", ())) or (
+            type(cache).__name__)
+        raise ValueError("paged_kv_cache: expected keys and values, as a pair of tensors or as the 2 of "
+                         f"a tensor's second axis; got {got}")
+    if pair:
         k, v = cache
     elif _frameworks.is_torch(cache):
         k, v = cache.unbind(1)

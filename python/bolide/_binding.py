@@ -54,10 +54,16 @@ def _never() -> bool:
     return False
 
 
-# The first costs a third of the second. It is True under Dynamo alone; an export that runs Python
-# itself calls with tensors of other types, which never go to the binding as they are.
+# Dynamo asks the first, and never looks at the second: how many modes of torch see each operator,
+# such as those that trace, count or fake. For them a call has to be one of torch's operators.
 tracing = torch.compiler.is_dynamo_compiling if torch is not None else _never
-compiling = torch.compiler.is_compiling if torch is not None else _never
+modes = torch._C._len_torch_dispatch_stack if torch is not None else _never
+_is_compiling = torch.compiler.is_compiling if torch is not None else _never
+
+
+def compiling() -> bool:
+    """Whether calls have to be operators of torch: while it compiles, or a mode looks on."""
+    return _is_compiling() or modes() > 0
 
 
 class Sizes(NamedTuple):
@@ -101,16 +107,31 @@ def operator(name: str, names: str, phase: str = "run") -> Callable:
     raw, lead = op.call, op.lead
 
     def call(*values: Any) -> Any:
-        if tracing():
+        if tracing() or modes() and op.custom is not None:
             return _trace(op, values)
         if type(values[lead]) in _direct:
-            out = raw(*values)
+            try:
+                out = raw(*values)
+            except RuntimeError as error:
+                raise _said(op, values, error) from None
             return out if out is None or type(out) in _direct else _several(op, out)
-        return _trace(op, values) if compiling() else _indirect(op, values)
+        if compiling() or op.custom is not None and _frameworks.dispatches(values[lead]):
+            return _trace(op, values)
+        return _indirect(op, values)
 
     call.__name__ = call.__qualname__ = call.name = name
     call.raw = raw
     return call
+
+
+def _said(op: Operator, values, error: RuntimeError) -> Exception:
+    """The library's own error, or that a tensor is of a kind that has no memory here."""
+    for name, value in zip(op.names, values):
+        if _frameworks.is_torch(value):
+            what = _frameworks.unlike(value)
+            if what is not None:
+                return ValueError(f"{op.name}: {name.partition('|')[0]}: {what}")
+    return error
 
 
 def eager(op: Operator, values) -> Any:
@@ -167,8 +188,13 @@ def _indirect(op: Operator, values):
     if op.phase != "workspace":
         _check_tensors(op, values)
         values, made = allocate(op, values)
-    packed = [_frameworks.pack(v, row is not None and row.kind in ("out", "inout"))
-              for v, row in zip(values, op.rows)]
+    packed = []
+    for name, row, value in zip(op.names, op.rows, values):
+        try:
+            packed.append(_frameworks.pack(value, row is not None and row.kind in ("out", "inout")))
+        except (ValueError, KeyError, RuntimeError) as error:
+            what = _frameworks.unlike(value) if _frameworks.is_torch(value) else None
+            raise ValueError(f"{op.name}: {name.partition('|')[0]}: {what or error}") from None
     out = op.call(*packed)
     return Sizes(*out) if op.phase == "workspace" else _result(made)
 

@@ -17,6 +17,7 @@ from . import _dtypes
 from ._library import set_grow, torch
 
 _HEADS = [struct.Struct(f"=QQiiBBHi{2 * n}q") for n in range(9)]
+PLACE = struct.Struct("=QQ")  # what such a description begins with: address and stream
 _CPU, _CUDA = 1, 2
 
 if torch is not None:
@@ -35,6 +36,12 @@ else:
 
 def is_torch(value: Any) -> bool:
     return torch is not None and isinstance(value, _Tensor)
+
+
+def dispatches(value: Any) -> bool:
+    """Whether a tensor is of a type that sees torch's operators itself, as fake ones do."""
+    return torch is not None and isinstance(value, _Tensor) and (
+        type(value).__torch_dispatch__ is not _Tensor.__torch_dispatch__)
 
 
 def is_numpy(value: Any) -> bool:
@@ -61,6 +68,17 @@ def stream_of(value: Any) -> int | None:
     return None
 
 
+def unlike(t) -> str | None:
+    """What makes a tensor of torch one that the library cannot read; None for all others."""
+    if t.device.type not in ("cpu", "cuda"):
+        return f"device: expected a CPU or CUDA tensor; got {t.device}"
+    if t.layout is not torch.strided or t.is_quantized:
+        return f"layout: expected strided; got {'quantized' if t.is_quantized else t.layout}"
+    if torch._C._functorch.is_functorch_wrapped_tensor(t):
+        return "value: expected a tensor; got one of a transform of torch.func, such as vmap"
+    return None
+
+
 def _pack_torch(t) -> bytes:
     code, bits, lanes = _from_torch[t.dtype]
     shape = tuple(t.shape)
@@ -69,14 +87,16 @@ def _pack_torch(t) -> bytes:
         return _HEADS[len(shape)].pack(t.data_ptr(), current_stream(index), _CUDA, index, code,
                                        bits, lanes, len(shape), *shape, *t.stride())
     if t.device.type != "cpu":
-        raise ValueError(f"device: expected a CPU or CUDA tensor; got {t.device}")
+        raise ValueError(unlike(t))
     return _HEADS[len(shape)].pack(t.data_ptr(), 0, _CPU, 0, code, bits, lanes, len(shape), *shape,
                                    *t.stride())
 
 
 def _pack_numpy(a, written: bool) -> bytes:
     if written and not a.flags.writeable:
-        raise ValueError("an output must not be a read-only array")
+        raise ValueError("value: expected an array that may be written; got a read-only one")
+    if not a.dtype.isnative:
+        raise ValueError(f"dtype: expected the machine's order of bytes; got {a.dtype.str}")
     size = a.itemsize
     if any(s % size for s in a.strides):
         raise ValueError(f"strides: expected multiples of {size} bytes; got {a.strides}")
@@ -100,6 +120,8 @@ def pack(value: Any, written: bool = False) -> Any:
 def empty(like: Any, shape, dtype: Any):
     """Memory of the framework and device of another tensor. dtype is any framework's, or a bit."""
     if is_torch(like):
+        if dispatches(like):
+            return like.new_empty(tuple(shape), dtype=torch_dtype(dtype))
         return torch.empty(tuple(shape), dtype=torch_dtype(dtype), device=like.device)
     d = _dtypes.BY_BIT[dtype] if isinstance(dtype, int) else _dtypes.of(dtype)
     numpy = sys.modules["numpy"]

@@ -27,7 +27,13 @@ _NORMS = ("fused_dit_gate_residual_layernorm_gamma_beta",
           "fused_dit_gate_residual_layernorm_scale_shift",
           "fused_dit_residual_layernorm_scale_shift", "fused_qk_rmsnorm_rope")
 _ENUMS = ("ActivationType", "RoutingMethodType", "WeightLayout")
+_CUTE = "cute_dsl.attention.wrappers"
 _ELSEWHERE = {
+    f"{_CUTE}.batch_decode": dict.fromkeys(
+        ("BatchDecodeCuteDSLWrapper", "BatchDecodePagedCuteDSLWrapper"), "_wrappers.cute"),
+    f"{_CUTE}.batch_hca": {"cute_dsl_hca_decode": "_wrappers.mla_lists"},
+    f"{_CUTE}.batch_mla": {"BatchMLADecodeCuteDSLWrapper": "_wrappers.cute"},
+    f"{_CUTE}.batch_prefill": {"BatchPrefillCuteDSLWrapper": "_wrappers.cute"},
     "diffusion_ops": dict.fromkeys(_NORMS, "norm"),
     "dsv3_ops": {"concat_mla_k": "concat_ops"},
     "fused_moe": dict.fromkeys(_ENUMS, "tllm_enums"),

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Optional, Tuple, Union
 
 from . import _docs, _frameworks, _missing
@@ -34,6 +35,17 @@ def _both(name, first, second):
     return first if first is not None else second
 
 
+def _as_rows(mask: Tensor, n: int, s: int) -> Tensor:
+    """The mask of one request, which FlashInfer takes in any shape."""
+    if tuple(mask.shape) == (n, s):
+        return mask
+    elements = math.prod(mask.shape)
+    if elements != n * s:
+        raise ValueError(f"single_prefill_with_kv_cache: custom_mask: expected [{n}, {s}], or as many "
+                         f"elements; got {list(mask.shape)}")
+    return mask.reshape((n, s))
+
+
 def single_prefill_with_kv_cache(
     q: Tensor, k: Tensor, v: Tensor, scale_q: Optional[Tensor] = None,
     scale_k: Optional[Tensor] = None, scale_v: Optional[Tensor] = None, o_dtype: Any = None,
@@ -51,7 +63,7 @@ def single_prefill_with_kv_cache(
     :param scale_q: with scale_k and scale_v: what a stored 1.0 stands for, a number, a tensor of
         one element or one for each head. k_scale and v_scale are the same under another name.
     :param o_dtype: of the result; q's by default, bfloat16 where q is fp8.
-    :param custom_mask: ``[n, s]`` bool, True is seen; it replaces causal.
+    :param custom_mask: ``[n, s]`` bool, or flat, True is seen; it replaces causal.
     :param packed_custom_mask: the same in bits, the lowest first, uint8.
     :param causal: query i sees keys up to ``s - n + i``.
     :param backend: "auto", "fa2" or "fa3". :param use_fp16_qk_reduction: a hint.
@@ -61,6 +73,8 @@ def single_prefill_with_kv_cache(
     """
     check_backend("single_prefill_with_kv_cache", backend, _BACKENDS)
     later("single_prefill_with_kv_cache", kv_cache_sf=kv_cache_sf)
+    if custom_mask is not None:
+        custom_mask = _as_rows(custom_mask, q.shape[0], k.shape[0 if kv_layout == "NHD" else 1])
     if o_dtype is None:
         o_dtype = q.dtype if _frameworks.itemsize(q) > 1 else "bfloat16"
     out = _frameworks.empty(q, (*q.shape[:-1], v.shape[-1]), o_dtype)

@@ -59,15 +59,23 @@ static uint32_t parse_topics(const char *text) {
     return bits;
 }
 
+/* 1 for "0"; "1" is what holds anyway. */
+static int32_t parse_overlap(const char *text) {
+    if (text && strcmp(text, "0") != 0 && strcmp(text, "1") != 0)
+        fprintf(stderr, "bolide: error: BOLIDE_OVERLAP: expected 0 or 1; got %s, ignored\n", text);
+    return text && strcmp(text, "0") == 0;
+}
+
 static void read_once(void) {
     static char log[PATH_BYTES], isa[PATH_BYTES], cache[PATH_BYTES], kernels[PATH_BYTES];
     static char nvrtc[PATH_BYTES], xdg[PATH_BYTES], home[PATH_BYTES], home_cache[PATH_BYTES + 16];
-    static char cuda_home[PATH_BYTES], venv[PATH_BYTES];
+    static char cuda_home[PATH_BYTES], venv[PATH_BYTES], overlap[PATH_BYTES];
     env.log = parse_topics(take(log, "BOLIDE_LOG"));
     env.isa = take(isa, "BOLIDE_ISA");
     env.cache_dir = take(cache, "BOLIDE_CACHE_DIR");
     env.kernel_dir = take(kernels, "BOLIDE_KERNEL_DIR");
     env.nvrtc = take(nvrtc, "BOLIDE_NVRTC");
+    env.apart = parse_overlap(take(overlap, "BOLIDE_OVERLAP"));
     env.cuda_home = take(cuda_home, "CUDA_HOME");
     if (!env.cuda_home)
         env.cuda_home = take(cuda_home, "CUDA_PATH");

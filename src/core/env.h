@@ -22,6 +22,7 @@ typedef struct bolide__env {
     const char *cache_dir;   /* BOLIDE_CACHE_DIR: cubin cache, NULL: XDG_CACHE_HOME or ~/.cache */
     const char *kernel_dir;  /* BOLIDE_KERNEL_DIR: read device sources from a checkout */
     const char *nvrtc;       /* BOLIDE_NVRTC: path of libnvrtc, NULL: search */
+    int32_t apart;           /* BOLIDE_OVERLAP=0: calls on a GPU begin behind one another */
     const char *home_cache;  /* folder derived from XDG_CACHE_HOME or HOME, NULL: neither is set */
     const char *cuda_home;   /* CUDA_HOME or CUDA_PATH */
     const char *virtual_env; /* VIRTUAL_ENV, where nvidia/<component>/lib may lie */

@@ -13,7 +13,7 @@
 #include "core/op.h"
 #include "cuda/tensor_map_internal.h"
 
-enum { BOLIDE__SPEC_KEYS = 24 };
+enum { BOLIDE__SPEC_KEYS = 24, BOLIDE__BEHIND_OWN = 2 };
 
 /* A kernel file, a function in it, and the integer definitions that specialise it: the cache key.
  * Names are string literals and are compared as pointers first. */
@@ -36,7 +36,8 @@ typedef struct bolide__grid {
     int32_t block;     /* threads a block */
     int32_t shared;    /* dynamic shared memory, bytes */
     int32_t cluster;   /* blocks of x in a cluster; 0 or 1: none */
-    int32_t dependent; /* 1: programmatic dependent launch behind the previous kernel */
+    int32_t dependent; /* 1: programmatic dependent launch behind the previous kernel;
+                        * BOLIDE__BEHIND_OWN: which is one of the same call */
 } bolide__grid;
 
 /* Looks the kernel up or compiles it, then launches it on call->stream with params as its single

@@ -45,13 +45,20 @@ static int fits(const bolide__kernel *k, const bolide__grid *g, size_t params_by
            (!k->params_bytes || k->params_bytes == params_bytes);
 }
 
+/* A kernel for a chip below 9.0 has no instruction that waits for its predecessor, so there the
+ * attribute would be a race. */
+static int is_dependent(const struct bolide__cuda_device *device, const bolide__grid *g) {
+    return g->dependent && device->target.arch >= 90 &&
+           (g->dependent == BOLIDE__BEHIND_OWN || !bolide__environment()->apart);
+}
+
 static void log_launch(const bolide__call *call, const bolide__kernel *k, const bolide__grid *g) {
     char spec[BOLIDE__SPEC_TEXT];
     bolide__log(BOLIDE__LOG_DISPATCH,
                 "%s: %s: grid %lld x %lld x %lld, block %d, shared %d, cluster %d%s",
                 call->entry_name, bolide__spec_text(&k->spec, spec), (long long)g->x,
                 (long long)(g->y ? g->y : 1), (long long)(g->z ? g->z : 1), g->block, g->shared,
-                g->cluster ? g->cluster : 1, g->dependent ? ", dependent" : "");
+                g->cluster ? g->cluster : 1, is_dependent(call->ctx->cuda, g) ? ", dependent" : "");
 }
 
 static void remember(struct bolide__cuda_device *device, const bolide__call *call,
@@ -80,9 +87,7 @@ static CUresult launch(const struct bolide__cuda_device *device, const bolide__c
         attributes[count].value.clusterDim.z = 1;
         count++;
     }
-    /* A kernel for a chip below 9.0 has no instruction that waits for its predecessor, so there
-     * the attribute would be a race. */
-    if (g->dependent && device->target.arch >= 90) {
+    if (is_dependent(device, g)) {
         attributes[count] =
             (CUlaunchAttribute){.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION};
         attributes[count].value.programmaticStreamSerializationAllowed = 1;

@@ -42,6 +42,29 @@ static int child_calls(int count, const char *nvrtc) {
     return 0;
 }
 
+/* Whether a kernel behind another call's, and one behind its own call's, may begin early. */
+static int child_overlap(void) {
+    start("13");
+    bolide_context *ctx = NULL;
+    if (bolide_context_create(BOLIDE_CUDA, 0, &ctx) != BOLIDE_OK)
+        return printf("open: %s\n", bolide_last_error()->message);
+    const bolide__call call = {
+        .op = bolide_op_find("rmsnorm"), .ctx = ctx, .stream = stream, .entry_name = "toy"};
+    const bolide__spec s = BOLIDE_SPEC("norm/rmsnorm.cu", "bolide_rmsnorm");
+    const int32_t params[2] = {0};
+    driver->params_bytes = sizeof params;
+    fputs("overlaps ", stdout);
+    for (int32_t behind = 1; behind <= BOLIDE__BEHIND_OWN; behind++) {
+        const bolide__grid g = {.x = 1, .block = 32, .dependent = behind};
+        if (bolide__cuda_launch(&call, &s, &g, params, sizeof params) != BOLIDE_OK)
+            printf("call: %s\n", bolide_last_error()->message);
+        printf("%d", driver->dependent);
+    }
+    bolide_context_destroy(ctx);
+    putchar('\n');
+    return 0;
+}
+
 static void print_line(void *arg, const char *text) {
     (void)arg;
     puts(text);
@@ -75,6 +98,8 @@ static int run_child(int argc, char **argv) {
             return 1;
         return child_calls(4, "13");
     }
+    if (strcmp(what, "overlap") == 0)
+        return child_overlap();
     if (strcmp(what, "doctor") == 0 && argc == 3)
         return child_doctor(atoi(argv[2]));
     if (strcmp(what, "old-driver") == 0) {
@@ -171,6 +196,13 @@ static void test_many_processes(void) {
     check(bolide__cache_walk(inner, note_unsound, NULL) == 6 && torn == 0,
           "six sound files, nothing left over");
     check_has(run("calls", "6", "13"), "compiled 0", "the next process compiles nothing");
+    setenv("BOLIDE_LOG", "error,call,dispatch,compile,time", 1);
+    check_has(run("calls", "6", "13"), "compiled 0", "a log changes nothing of what is compiled");
+    unsetenv("BOLIDE_LOG");
+    char other[300];
+    snprintf(other, sizeof other, "%s/libnvrtc.so.13", dir);
+    check(symlink(FAKES "/fake_nvrtc13.so", other) == 0, "link");
+    check_has(run("calls", "6", other), "compiled 0", "the same compiler by another path hits");
     check_has(run("calls", "6", "12"), "compiled 6", "another version of the compiler does");
     check_has(run("calls", "6", "/nowhere/libnvrtc.so"), "compiled 0",
               "without a compiler what is there is used");
@@ -288,6 +320,21 @@ static void test_search(void) {
     remove_folder(dir);
 }
 
+static void test_overlap(void) {
+    const char *dir = make_folder();
+    setenv("BOLIDE_CACHE_DIR", dir, 1);
+    check_has(run("overlap", NULL, NULL), "overlaps 11", "kernels may begin early");
+    setenv("BOLIDE_OVERLAP", "0", 1);
+    check_has(run("overlap", NULL, NULL), "overlaps 01", "those behind another call's do not");
+    setenv("BOLIDE_OVERLAP", "no", 1);
+    const char *text = run("overlap", NULL, NULL);
+    check_has(text, "BOLIDE_OVERLAP: expected 0 or 1; got no, ignored", "another value is told");
+    check_has(text, "overlaps 11", "and ignored");
+    unsetenv("BOLIDE_OVERLAP");
+    unsetenv("BOLIDE_CACHE_DIR");
+    remove_folder(dir);
+}
+
 static void test_no_driver(void) {
     check_has(run("old-driver", NULL, NULL),
               "NO_DEVICE: context_create: the CUDA driver is too old", "an old driver");
@@ -302,6 +349,7 @@ int main(int argc, char **argv) {
     const ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
     if (n <= 0)
         return 1;
+    test_overlap();
     test_many_processes();
     test_no_folder();
     test_search();

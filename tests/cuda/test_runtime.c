@@ -520,62 +520,6 @@ static void test_targets(void) {
     check(!bolide__target_of(72, &t), "older than 7.5");
 }
 
-/* A plan does not write into a staging slot that is still being copied. */
-static void test_staging(void) {
-    bolide_context *ctx = open_context(0);
-    int32_t indptr[3] = {0, 3, 4}, last[2] = {8, 5};
-    int64_t three = 3, two = 2;
-    bolide_tensor t_indptr = {.data = indptr,
-                              .device = {BOLIDE_CPU, 0},
-                              .ndim = 1,
-                              .dtype = bolide_dtype_of(BOLIDE_I32),
-                              .shape = &three};
-    bolide_tensor t_last = t_indptr;
-    t_last.data = last;
-    t_last.shape = &two;
-    bolide_batch_decode_plan_args a;
-    bolide_sizes sizes;
-    check(bolide_args_init("batch_decode_plan", &a, sizeof a) == BOLIDE_OK, "defaults");
-    a.indptr = &t_indptr;
-    a.last_page_len = &t_last;
-    a.num_qo_heads = a.num_kv_heads = 1;
-    a.head_dim = 64;
-    a.page_size = 16;
-    check(bolide_batch_decode_workspace(ctx, &a, &sizes) == BOLIDE_OK, "sizes of a plan");
-    bolide_workspace w = {.device = calloc(1, (size_t)sizes.device_bytes + 1),
-                          .device_bytes = sizes.device_bytes,
-                          .device_int = calloc(1, (size_t)sizes.device_int_bytes + 1),
-                          .device_int_bytes = sizes.device_int_bytes,
-                          .pinned = malloc((size_t)sizes.pinned_bytes + 1),
-                          .pinned_bytes = sizes.pinned_bytes};
-    bolide_plan *plan = calloc(1, (size_t)sizes.plan_bytes);
-    if (plan && w.device && w.device_int && w.pinned) {
-        memset(w.pinned, 0x5a, (size_t)sizes.pinned_bytes);
-        plan->size = sizes.plan_bytes;
-        a.workspace = &w;
-        a.plan = plan;
-        for (int i = 0; i < 5; i++)
-            check(bolide_batch_decode_plan(ctx, &a, stream) == BOLIDE_OK, "slots that are free");
-        driver->late_copies = 1;
-        check(bolide_batch_decode_plan(ctx, &a, stream) == BOLIDE_OK &&
-                  bolide_batch_decode_plan(ctx, &a, stream) == BOLIDE_OK,
-              "two plans while nothing arrives");
-        check(bolide_batch_decode_plan(ctx, &a, stream) == BOLIDE_BUSY &&
-                  bolide_batch_decode_plan(ctx, &a, stream) == BOLIDE_BUSY,
-              "a third one is refused");
-        check_message("wait for the stream", "the message tells what to do");
-        driver->late_copies = 0;
-        memset(w.pinned, 0, 2 * sizeof(int64_t)); /* the copies arrive */
-        check(bolide_batch_decode_plan(ctx, &a, stream) == BOLIDE_OK, "then it is made");
-    }
-    free(w.device);
-    free(w.device_int);
-    free(w.pinned);
-    free(plan);
-    bolide_context_destroy(ctx);
-    check_balance("staging gives all back");
-}
-
 int main(void) {
     start("13");
     test_open();
@@ -590,6 +534,5 @@ int main(void) {
     test_ahead();
     test_pretend();
     test_targets();
-    test_staging();
     return finish();
 }

@@ -35,7 +35,7 @@ static const char *const batch_decode_cases[] = {
     "batch_decode h_q=1,2,3,4,5,6,7,8 h_kv=1 x=f16 lse=given",
     "batch_decode h_q=16,32,64,12 h_kv=1 x=bf16",
     "batch_decode h_q=24 h_kv=4,8,24 x=f16",
-    "batch_decode d=8,16,24,80,96,112,192,224,256,512,576 x=f16 b=2 lse=given",
+    "batch_decode d=8,16,24,72,80,96,112,128,192,224,256,512,576 x=f16 b=2 lse=given",
     "batch_decode d_qk=192 d_vo=128 x=bf16 b=2 lse=given",
     "batch_decode d_qk=64 d_vo=200 x=f32 b=2 h_q=24 h_kv=2",
     "batch_decode b=12 d_qk=192 d_vo=128 causal=0 x=f16",
@@ -56,6 +56,8 @@ static const char *const batch_decode_cases[] = {
     "batch_decode x=f32 q_scale=0.5 k_scale=2 v_scale=3 o_scale=4 lse=given",
     "batch_decode x=f16 k_scale=tensor v_scale=tensor q_scale=tensor o_scale=tensor lse=given",
     "batch_decode x=f16 k_scale=tensor k_scale.shape=scalar v_scale=tensor v_scale.shape=1",
+    "batch_decode x=f16 kv_data_type=f8_e4m3fn k_scale=tensor k_scale.stride=2 v_scale=tensor "
+    "v_scale.stride=3 lse=given",
     /* several query tokens, masks */
     "batch_decode x=f32 q_len_per_req=2,3,8,40 lse=given b=4",
     "batch_decode x=f32 q_len_per_req=4 causal=0 lse=given len=0:2:4:9",
@@ -118,13 +120,15 @@ BOLIDE_TEST(batch_decode, batch_decode_cases);
 static const char *const batch_prefill_paged_cases[] = {
     "batch_prefill_paged x=f16,bf16,f32 kv_layout=NHD,HND causal=0,1 lse=given",
     "batch_prefill_paged x=f16 kv_data_type=f8_e4m3fn,f8_e5m2 causal=1",
-    "batch_prefill_paged x=bf16 kv_data_type=f8_e4m3fn,f8_e5m2 causal=1 lse=given max=300",
+    "batch_prefill_paged x=bf16 kv_data_type=f8_e4m3fn,f8_e5m2 causal=1 lse=given max=300 "
+    "k_scale=0.5 v_scale=2",
     "batch_prefill_paged x=f8_e4m3fn o_data_type=f8_e5m2,f32 causal=1 o_scale=0.01",
     "batch_prefill_paged len=0:1:7:64:65:128:300 page=1,3,16,19,128,256,512 x=f16 causal=1 "
     "lse=given",
     "batch_prefill_paged len=200:300:5:0 q_len=200:17:0:3 x=f32 causal=0,1 lse=given", /* q > k */
     "batch_prefill_paged len=3:2:0 q_len=5:2:4 x=f32 causal=1 lse=given",
     "batch_prefill_paged len=3 q_len=2 b=1 x=f32 causal=1",
+    "batch_prefill_paged len=3:20:0:5 q_len=50:17:2:5 x=f32 causal=0,1 window_left=0,4 lse=given",
     "batch_prefill_paged b=0 x=f16",
     "batch_prefill_paged b=0 x=f16 fixed_split_size=2 block_tables=none,given",
     "batch_prefill_paged len=0:0 q_len=0:0 x=f16",
@@ -142,7 +146,7 @@ static const char *const batch_prefill_paged_cases[] = {
     "batch_prefill_paged b=2 len=70 q.values=zero x=f32 lse=given",
     "batch_prefill_paged block_tables=given x=f16 causal=1 seq_lens_q=given",
     "batch_prefill_paged h_q=1,2,3,5,7,8,12,64 h_kv=1 x=f32 b=2 causal=1 lse=given",
-    "batch_prefill_paged d=8,24,80,96,112,128,224,256,576 x=f16 b=2 causal=1",
+    "batch_prefill_paged d=8,24,72,80,96,112,128,224,256,512,576 x=f16 b=2 causal=1",
     "batch_prefill_paged d_qk=192 d_vo=128 x=bf16 b=2 causal=1 lse=given",
     "batch_prefill_paged d_qk=64 d_vo=200 x=f32 b=2",
     "batch_prefill_paged x=f32 causal=0,1 window_left=0,1,20,63,64,200 lse=given max=300",
@@ -204,6 +208,7 @@ static const char *const batch_prefill_ragged_cases[] = {
     "batch_prefill_ragged b=0",
     "batch_prefill_ragged len=5:6 q_len=0:0",
     "batch_prefill_ragged len=3:2:0:70 q_len=5:2:4:90 x=f32 causal=0,1 lse=given", /* q > k */
+    "batch_prefill_ragged len=3:20:0:5 q_len=50:17:2:5 x=f32 causal=0,1 window_left=0,4 lse=given",
     "batch_prefill_ragged x=bf16 causal=1 lse=given return_lse_base_on_e=1",
     "batch_prefill_ragged x=f32 packed_custom_mask=given logits_soft_cap=2 sm_scale=3 lse=given",
     "batch_prefill_ragged x=f32 causal=1 pos_encoding_mode=ROPE_LLAMA,ALIBI lse=given",
@@ -289,6 +294,11 @@ static const char *const batch_mla_cases[] = {
     "batch_mla x=f16 kv_data_type=f8_e4m3fn,f8_e5m2 ckv_scale=0.5 kpe_scale=2 lse=given",
     "batch_mla x=f8_e4m3fn lse=given o_data_type=f16,f8_e4m3fn o_scale=0.1",
     "batch_mla ckv=512 kpe=64,0 x=bf16 h=16,128 b=2 q_len=1 lse=given sm_scale=0.0721687836",
+    "batch_mla ckv=512 kpe=64 x=bf16 h=8,32,64 b=2 q_len=1 lse=given",
+    "batch_mla ckv=512 kpe=64 x=f16 h=1 b=1 len=33728 q_len=1 page=64 lse=given", /* over 16 bits */
+    "batch_mla ckv=512 kpe=64 x=bf16 h=16 len=700:0:33:0:1:9:0:64 q_len=1 max_sequence_kv=100000 "
+    "lse=given",                                              /* padding in a captured batch */
+    "batch_mla x=f16 len=64:128:0 page=64 spare=0 lse=given", /* a full pool */
     "batch_mla ckv=256 kpe=64 x=f16 h=1,5,8,9,64 b=2 q_len=2 causal=1 lse=given",
     "batch_mla ckv=16,48 kpe=8,24 x=f32 h=3 lse=given",
     "batch_mla len=0:1:7:64:65:300 page=1,3,16,64 x=f16 causal=1 lse=given q_len=0:1:2:1:65:3",

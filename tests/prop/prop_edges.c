@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Edges that need memory or values of their own: appending to pages 2^30 elements apart, scores
-// that 16 bits cannot hold, more requests than 16 bits count.
+// Edges that need memory or values of their own: appending to and reading from pages 2^30 bytes
+// apart and more, scores that 16 bits cannot hold, more requests than 16 bits count.
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -166,37 +166,209 @@ static void give(scratch *m) {
  */
 
 /* q and k of 100 in 80 channels: every score is 800,000 before it is scaled, and all are equal, so
- * the result is the mean of V. f16 sums would be infinite. */
-static void wide_scores(void) {
-    enum { KEYS = 3, SIZE = 80 };
-    static uint16_t q[SIZE], k[KEYS][SIZE], v[KEYS][SIZE], out[SIZE];
-    float lse;
-    int64_t one[] = {1, SIZE}, keys[] = {KEYS, 1, SIZE}, h[] = {1};
+ * the result is the mean of V. f16 sums would be infinite. As many rows as a tile has. */
+enum { KEYS = 3, SIZE = 80, QUERIES = 20 };
+
+typedef struct wide {
+    uint16_t q[QUERIES][SIZE], k[KEYS][SIZE], v[KEYS][SIZE], out[QUERIES][SIZE];
+    float lse[QUERIES];
+} wide;
+
+static void fill_wide(wide *w) {
     for (int i = 0; i < SIZE; i++) {
-        q[i] = 0x5640; /* 100 */
+        for (int r = 0; r < QUERIES; r++)
+            w->q[r][i] = 0x5640; /* 100 */
         for (int j = 0; j < KEYS; j++) {
-            k[j][i] = 0x5640;
-            v[j][i] = j == 0 ? 0x3c00 : j == 1 ? 0x4000 : 0x4200; /* 1, 2, 3 */
+            w->k[j][i] = 0x5640;
+            w->v[j][i] = j == 0 ? 0x3c00 : j == 1 ? 0x4000 : 0x4200; /* 1, 2, 3 */
         }
     }
-    bolide_tensor tq = tensor(q, BOLIDE_F16, 2, one), tk = tensor(k, BOLIDE_F16, 3, keys);
-    bolide_tensor tv = tensor(v, BOLIDE_F16, 3, keys), to = tensor(out, BOLIDE_F16, 2, one);
-    bolide_tensor tl = tensor(&lse, BOLIDE_F32, 1, h);
+    memset(w->out, 0xff, sizeof w->out);
+}
+
+static void check_wide(const wide *w, int rows) {
+    int mean = 1, sum = 1;
+    for (int r = 0; r < rows; r++) {
+        for (int i = 0; i < SIZE; i++)
+            mean &= w->out[r][i] == 0x4000;
+        /* 8 in natural units, and three equal keys. */
+        sum &= fabs((double)w->lse[r] - (8 + log(3)) / log(2)) < 1e-4;
+    }
+    check(mean, "scores beyond 16 bits: the mean of V");
+    check(sum, "scores beyond 16 bits: the lse");
+}
+
+/* Memory for an operator without a plan. */
+static scratch take_for(const char *op, const void *args) {
+    bolide_sizes sizes;
+    check(!bolide_op_workspace(bolide_op_find(op), NULL, args, &sizes), "sizes");
+    sizes.plan_bytes = sizeof(bolide_plan);
+    return take(&sizes);
+}
+
+static void wide_scores(void) {
+    static wide w;
+    int64_t one[] = {1, SIZE}, some[] = {QUERIES, 1, SIZE}, keys[] = {KEYS, 1, SIZE};
+    int64_t h[] = {1}, rows[] = {QUERIES, 1};
+    const bolide_tensor tk = tensor(w.k, BOLIDE_F16, 3, keys),
+                        tv = tensor(w.v, BOLIDE_F16, 3, keys);
+    const bolide_tensor q1 = tensor(w.q, BOLIDE_F16, 2, one),
+                        o1 = tensor(w.out, BOLIDE_F16, 2, one);
+    const bolide_tensor l1 = tensor(w.lse, BOLIDE_F32, 1, h),
+                        l = tensor(w.lse, BOLIDE_F32, 2, rows);
+    const bolide_tensor q = tensor(w.q, BOLIDE_F16, 3, some),
+                        o = tensor(w.out, BOLIDE_F16, 3, some);
+
     bolide_single_decode_with_kv_cache_args a;
     check(!bolide_args_init("single_decode_with_kv_cache", &a, sizeof a), "init");
-    a.q = &tq, a.k = &tk, a.v = &tv, a.out = &to, a.lse = &tl;
+    a.q = &q1, a.k = &tk, a.v = &tv, a.out = &o1, a.lse = &l1;
     a.sm_scale = 1e-5;
-    bolide_sizes sizes;
-    check(!bolide_op_workspace(bolide_op_find("single_decode_with_kv_cache"), NULL, &a, &sizes),
-          "sizes");
-    sizes.plan_bytes = sizeof(bolide_plan);
-    scratch m = take(&sizes);
+    scratch m = take_for("single_decode_with_kv_cache", &a);
     a.workspace = &m.w;
-    check(!bolide_single_decode_with_kv_cache(NULL, &a, NULL), "wide scores run");
-    check(out[0] == 0x4000 && out[SIZE - 1] == 0x4000, "scores beyond 16 bits: the mean of V");
-    /* 8 in natural units, and three equal keys. */
-    check(fabs((double)lse - (8 + log(3)) / log(2)) < 1e-4, "scores beyond 16 bits: the lse");
+    fill_wide(&w);
+    check(!bolide_single_decode_with_kv_cache(NULL, &a, NULL), "wide scores of a row run");
+    check_wide(&w, 1);
     give(&m);
+
+    bolide_single_prefill_with_kv_cache_args p;
+    check(!bolide_args_init("single_prefill_with_kv_cache", &p, sizeof p), "init");
+    p.q = &q, p.k = &tk, p.v = &tv, p.out = &o, p.lse = &l;
+    p.sm_scale = 1e-5;
+    m = take_for("single_prefill_with_kv_cache", &p);
+    p.workspace = &m.w;
+    fill_wide(&w);
+    check(!bolide_single_prefill_with_kv_cache(NULL, &p, NULL), "wide scores of a tile run");
+    check_wide(&w, QUERIES);
+    give(&m);
+}
+
+/* ---- reading far away ---------------------------------------------------------------------------
+ */
+
+enum { C = 16, ROWS = 20 };
+
+/* A cache of f32 like far_cache, with one key on the last page: 1, 2, … in its d channels. */
+static int make_far_keys(far_cache *f, int32_t ndim, int64_t d) {
+    if (!make_far(f, ndim))
+        return 0;
+    float *row = (float *)(void *)(f->data + (PAGES - 1) * apart);
+    for (int i = 0; i < d; i++)
+        row[i] = (float)(i + 1);
+    f->shape[ndim - 1] = d;
+    f->strides[0] = apart / (int64_t)sizeof *row;
+    f->strides[1] = f->strides[ndim - 2] = d;
+    f->tensor.dtype = bolide_dtype_of(BOLIDE_F32);
+    return 1;
+}
+
+/* Whether every row of d results is that key. */
+static int all_last(const float *out, int rows, int64_t d) {
+    int ok = 1;
+    for (int64_t i = 0; i < rows * d; i++)
+        ok &= out[i] == (float)(i % d + 1);
+    return ok;
+}
+
+/* What all of the next three share: the page list, lengths, queries of 0. */
+typedef struct far_call {
+    float q[ROWS][C], out[ROWS][C];
+    int32_t bounds[2], rows[2], one[1], list[ROWS];
+} far_call;
+
+static far_call far_values(void) {
+    far_call f = {.bounds = {0, 1}, .rows = {0, ROWS}, .one = {1}};
+    for (int i = 0; i < ROWS; i++)
+        f.list[i] = PAGES - 1;
+    memset(f.out, 0xff, sizeof f.out);
+    return f;
+}
+
+static void far_prefill(far_cache *k, far_cache *v) {
+    far_call f = far_values();
+    int64_t b1[] = {2}, b[] = {1}, d3[] = {ROWS, 1, C};
+    const bolide_tensor qo = tensor(f.rows, BOLIDE_I32, 1, b1),
+                        kv = tensor(f.bounds, BOLIDE_I32, 1, b1),
+                        last = tensor(f.one, BOLIDE_I32, 1, b),
+                        list = tensor(f.list, BOLIDE_I32, 1, b), q = tensor(f.q, BOLIDE_F32, 3, d3),
+                        out = tensor(f.out, BOLIDE_F32, 3, d3);
+    bolide_batch_prefill_paged_plan_args a;
+    bolide_batch_prefill_paged_run_args r;
+    bolide_sizes sizes;
+    check(!bolide_args_init("batch_prefill_paged_plan", &a, sizeof a), "init");
+    check(!bolide_args_init("batch_prefill_paged_run", &r, sizeof r), "init");
+    a.qo_indptr = &qo, a.paged_kv_indptr = &kv, a.paged_kv_last_page_len = &last;
+    a.num_qo_heads = a.num_kv_heads = a.page_size = 1;
+    a.head_dim_qk = C;
+    a.q_data_type = BOLIDE_F32;
+    check(!bolide_batch_prefill_paged_workspace(NULL, &a, &sizes), "sizes");
+    scratch m = take(&sizes);
+    a.workspace = r.workspace = &m.w;
+    a.plan = r.plan = m.plan;
+    r.q = &q, r.k_cache = &k->tensor, r.v_cache = &v->tensor;
+    r.paged_kv_indices = &list, r.out = &out;
+    check(!bolide_batch_prefill_paged_plan(NULL, &a, NULL), "prefill over far pages plans");
+    check(!bolide_batch_prefill_paged_run(NULL, &r, NULL), "prefill over far pages runs");
+    check(all_last(f.out[0], ROWS, C), "batch_prefill_paged reads over 2^31 bytes");
+    give(&m);
+}
+
+static void far_latents(far_cache *ckv, far_cache *kpe) {
+    far_call f = far_values();
+    int64_t b1[] = {2}, b[] = {1}, d3[] = {ROWS, 1, C}, p3[] = {ROWS, 1, D};
+    const bolide_tensor qo = tensor(f.rows, BOLIDE_I32, 1, b1),
+                        kv = tensor(f.bounds, BOLIDE_I32, 1, b1),
+                        len = tensor(f.one, BOLIDE_I32, 1, b),
+                        list = tensor(f.list, BOLIDE_I32, 1, b), q = tensor(f.q, BOLIDE_F32, 3, d3),
+                        pe = tensor(f.q, BOLIDE_F32, 3, p3), out = tensor(f.out, BOLIDE_F32, 3, d3);
+    bolide_batch_mla_plan_args a;
+    bolide_batch_mla_run_args r;
+    bolide_sizes sizes;
+    check(!bolide_args_init("batch_mla_plan", &a, sizeof a), "init");
+    check(!bolide_args_init("batch_mla_run", &r, sizeof r), "init");
+    a.qo_indptr = &qo, a.kv_indptr = &kv, a.kv_len_arr = &len;
+    a.num_heads = a.page_size = 1;
+    a.head_dim_ckv = C, a.head_dim_kpe = D;
+    a.q_data_type = BOLIDE_F32;
+    a.sm_scale = 1;
+    check(!bolide_batch_mla_workspace(NULL, &a, &sizes), "sizes");
+    scratch m = take(&sizes);
+    a.workspace = r.workspace = &m.w;
+    a.plan = r.plan = m.plan;
+    r.q_nope = &q, r.q_pe = &pe, r.ckv_cache = &ckv->tensor, r.kpe_cache = &kpe->tensor;
+    r.kv_indices = &list, r.out = &out;
+    check(!bolide_batch_mla_plan(NULL, &a, NULL), "latents on far pages plan");
+    check(!bolide_batch_mla_run(NULL, &r, NULL), "latents on far pages run");
+    check(all_last(f.out[0], ROWS, C), "batch_mla reads over 2^31 bytes");
+    give(&m);
+}
+
+static void far_lists(far_cache *cache) {
+    far_call f = far_values();
+    int64_t d3[] = {ROWS, 1, C}, d2[] = {ROWS, 1};
+    const bolide_tensor q = tensor(f.q, BOLIDE_F32, 3, d3), out = tensor(f.out, BOLIDE_F32, 3, d3),
+                        list = tensor(f.list, BOLIDE_I32, 2, d2);
+    bolide_sparse_mla_args a;
+    check(!bolide_args_init("sparse_mla", &a, sizeof a), "init");
+    a.q = &q, a.kv_cache = &cache->tensor, a.indices = &list, a.out = &out;
+    scratch m = take_for("sparse_mla", &a);
+    a.workspace = &m.w;
+    check(!bolide_sparse_mla(NULL, &a, NULL), "lists of far rows run");
+    check(all_last(f.out[0], ROWS, C), "sparse_mla reads over 2^31 bytes");
+    give(&m);
+}
+
+static void far_reads(void) {
+    far_cache k, v, ckv, kpe;
+    if (!make_far_keys(&k, 4, C) || !make_far_keys(&v, 4, C) || !make_far_keys(&ckv, 3, C) ||
+        !make_far_keys(&kpe, 3, D)) {
+        printf("skipped: far pages: no address space\n");
+        skipped++;
+        return;
+    }
+    far_prefill(&k, &v);
+    far_latents(&ckv, &kpe);
+    far_lists(&ckv);
+    drop_far(&k), drop_far(&v), drop_far(&ckv), drop_far(&kpe);
 }
 
 /* ---- more requests than 16 bits count
@@ -255,6 +427,7 @@ int main(void) {
     far_appends();
     far_rope_append();
     wide_scores();
+    far_reads();
     many_prefills();
     printf("%d passed, %d failed, %d skipped\n", passed, failed, skipped);
     return failed != 0;

@@ -224,3 +224,21 @@ def test_default_device_without_a_gpu(rng, close):
     if torch.cuda.is_available():
         pytest.skip("torch has a GPU here")
     assert bolide.BatchAttention().device == torch.device("cpu")
+
+
+@pytest.mark.parametrize("in_elements", [True, False])
+def test_pages_of_cudnn(fw, rng, close, in_elements):
+    """FlashInfer hands the wrapper's arguments to cuDNN as they are: offsets of rows in elements, and
+    a cache with heads before the tokens of a page."""
+    b = Batch(fw, rng, [3, 5, 2], [20, 9, 16], page=8, dtype="bfloat16")
+    w = PAGED(b.workspace(), "NHD", backend="cudnn")
+    offsets = b.index(b.qo_list * 256) if in_elements else b.qo
+    w.plan(offsets, b.indptr, b.indices, b.last, 4, 2, 64, 8, causal=True, q_data_type=b.dtype,
+           seq_lens=b.lens.reshape(3, 1, 1, 1), seq_lens_q=b.lens_q.reshape(3, 1, 1, 1),
+           block_tables=b.table(), max_token_per_sequence=5, max_sequence_kv=20)
+    expected = b.expected(causal=True)
+    b.check(close, w.run(b.q, b.cache, return_lse=True), expected)
+    ahead = tuple(c.swapaxes(1, 2) for c in b.cache)
+    b.check(close, w.run(b.q, ahead, return_lse=True), expected)
+    with pytest.raises(ValueError, match="qo_indptr: expected multiples of 256 elements"):
+        w.plan(b.qo, b.indptr, b.indices, b.last, 4, 2, 64, 8, q_data_type=b.dtype)

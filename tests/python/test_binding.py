@@ -204,12 +204,14 @@ def test_threads_share_a_binding(rng):
     assert not wrong
 
 
-def test_read_only_output_is_refused():
+def test_arrays_that_are_refused():
     x = np.ones((2, 8), np.float32)
     out = np.ones((2, 8), np.float32)
     out.flags.writeable = False
-    with pytest.raises(ValueError, match="read-only"):
+    with pytest.raises(ValueError, match="rmsnorm: out: value: expected .*read-only"):
         RMS(x, np.ones(8, np.float32), out, None)
+    with pytest.raises(ValueError, match=r"rmsnorm: input: dtype: expected the machine's order of"):
+        RMS(x.astype(x.dtype.newbyteorder()), np.ones(8, np.float32), None, None)
     x.flags.writeable = False
     assert RMS(x, np.ones(8, np.float32), None, None).shape == (2, 8)
 

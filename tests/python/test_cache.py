@@ -130,7 +130,14 @@ def test_single_prefill(fw, rng, close):
     expected = attention(q64, k64, v64, mask)
     got = bolide.single_prefill_with_kv_cache(q, k, v, custom_mask=fw.tensor(mask, "bool"))
     close(fw.numbers(got), expected[0], "float16")
+    flat = bolide.single_prefill_with_kv_cache(q, k, v, custom_mask=fw.tensor(mask.reshape(-1), "bool"))
+    assert (fw.numbers(flat) == fw.numbers(got)).all()
+    with pytest.raises(ValueError, match=r"custom_mask: expected \[9, 20\], or as many elements"):
+        bolide.single_prefill_with_kv_cache(q, k, v, custom_mask=fw.tensor(mask[1:], "bool"))
     bits = bolide.packbits(fw.tensor(mask.reshape(-1), "bool"), "little")
+    for other in ("int32", "float32"):
+        assert (fw.numbers(bolide.packbits(fw.tensor(mask.reshape(-1), other), "little"))
+                == fw.numbers(bits)).all()
     packed, lse = bolide.single_prefill_with_kv_cache(q, k, v, packed_custom_mask=bits,
                                                       return_lse=True, o_dtype="float32")
     close(fw.numbers(packed), expected[0], "float32", 40)

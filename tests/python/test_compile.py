@@ -251,6 +251,76 @@ def test_compile(compiled, name, device):
 
 
 @pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", list(calls("cpu")))
+def test_modes_see_calls(name, device):
+    """Without Dynamo, too: a graph made by a mode has the call, and does not keep its result."""
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    function, tensors = calls(device)[name]
+    try:
+        eager = function(*tensors)
+    except NotImplementedError as error:
+        if device == "cuda":
+            pytest.skip(str(error))
+        raise
+    graph = make_fx(lambda *given: function(*given))(*tensors)
+    assert any("bolide" in str(node.target) for node in graph.graph.nodes)
+    eager, traced = ((r,) if isinstance(r, torch.Tensor) else tuple(r)
+                     for r in (eager, graph(*tensors)))
+    for a, b in zip(eager, traced, strict=True):
+        assert a is b is None or torch.equal(a.view(torch.uint8), b.view(torch.uint8))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_runs_of_wrappers_in_modes(device):
+    """A plan is made whoever looks on; the run is in the graph, with either form of a cache."""
+    from torch.fx.experimental.proxy_tensor import make_fx
+    from torch.utils.flop_counter import FlopCounterMode
+
+    kind = {"dtype": torch.bfloat16, "device": device}
+    cache, q = torch.randn(9, 2, 8, 2, 64, **kind), torch.randn(3, 4, 64, **kind)
+    wrapper = bolide.BatchDecodeWithPagedKVCacheWrapper(
+        torch.empty(1 << 22, dtype=torch.uint8, device=device))
+    with FlopCounterMode(display=False):
+        wrapper.plan(torch.tensor([0, 3, 6, 9], dtype=torch.int32),
+                     torch.arange(9, dtype=torch.int32, device=device),
+                     torch.tensor([8, 1, 5], dtype=torch.int32), 4, 2, 64, 8, q_data_type="bfloat16")
+        counted = wrapper.run(q, cache)
+    assert torch.equal(counted, wrapper.run(q, cache))
+    for given in (cache, cache.unbind(1)):
+        graph = make_fx(lambda q: wrapper.run(q, given))(q)  # noqa: B023
+        assert torch.equal(graph(q + 1), wrapper.run(q + 1, given))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_fake_tensors(device):
+    """Shapes and dtypes without a run, inside of the mode and behind it."""
+    from torch._subclasses import FakeTensorMode
+
+    with FakeTensorMode():
+        x, w = (torch.empty(*n, dtype=torch.float16, device=device) for n in ((5, 64), (64,)))
+        inside = bolide.rmsnorm(x, w)
+    for found_there in (inside, bolide.rmsnorm(x, w)):
+        assert type(found_there) is type(x)
+        assert (found_there.shape, found_there.dtype) == (x.shape, x.dtype)
+
+
+def test_export():
+    class Block(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.randn(64))
+
+        def forward(self, x):
+            return bolide.silu_and_mul(bolide.rmsnorm(x, self.weight))
+
+    block, rows = Block(), torch.export.Dim("rows", min=2, max=64)
+    made = torch.export.export(block, (torch.randn(5, 64),), dynamic_shapes=({0: rows},))
+    x = torch.randn(9, 64)
+    assert torch.equal(made.module()(x), block(x))
+
+
+@pytest.mark.parametrize("device", DEVICES)
 def test_symbolic_sizes(compiled, device):
     w = torch.randn(64, device=device)
     traced = compiled(lambda x: bolide.silu_and_mul(bolide.rmsnorm(x, w)), dynamic=True)

@@ -384,16 +384,22 @@ def test_sglang_latent_graph(fw, rng, close, tokens):
         close(fw.numbers(out), expected, "bfloat16")
 
 
-def test_vllm_latent_lists(fw, rng, close):
-    """Packed rows of a cache, one list for each token, lengths and sums of the kernel's."""
+@pytest.mark.parametrize("scale_format", ["pow2_fp32", "arbitrary_fp32"])
+def test_vllm_latent_lists(fw, rng, close, scale_format):
+    """Packed rows of a cache, one list for each token, lengths and sums of the kernel's.
+
+    The GPU rounds a scaled key to the type of its products, which powers of two do not notice.
+    """
     need(fw, "sparse_mla")
     n, heads, k, pages = 4, 16, 24, 3
     cache = rng.integers(0, 120, (pages, 64, 656)).astype(np.uint8)  # e4m3 without NaN
-    scales = np.exp2(rng.integers(-5, -2, (pages, 64, 4))).astype(np.float32)  # pow2_fp32
-    rope = rng.standard_normal((pages, 64, 64))
+    scales = np.exp2(rng.integers(-5, -2, (pages, 64, 4))).astype(np.float32)
+    if scale_format == "arbitrary_fp32":
+        scales = rng.uniform(0.05, 0.2, scales.shape).astype(np.float32)
+    turned = rng.standard_normal((pages, 64, 64))
     cache[..., 512:528] = scales.view(np.uint8)
     cache = fw.tensor(cache, "uint8")
-    cache[..., 528:].view(torch.bfloat16).copy_(fw.tensor(rope, "bfloat16"))
+    cache[..., 528:].view(torch.bfloat16).copy_(fw.tensor(turned, "bfloat16"))
     ids = rng.integers(0, pages * 64, (n, k))
     lens = rng.integers(0, k + 1, n)
     for row, m in zip(ids, lens):
@@ -407,11 +413,14 @@ def test_vllm_latent_lists(fw, rng, close):
         qk_nope_head_dim=128, kv_lora_rank=512, qk_rope_head_dim=64,
         block_tables=fw.tensor(ids, "int32").unsqueeze(1), seq_lens=fw.tensor(lens, "int32"),
         max_seq_len=k, out=out.unsqueeze(1), bmm1_scale=0.05, bmm2_scale=1.0, sparse_mla_top_k=k,
-        kv_scale_format="pow2_fp32", lse=lse.unsqueeze(1), return_lse=True)
+        kv_scale_format=scale_format, lse=lse.unsqueeze(1), return_lse=True)
     assert ret[0].shape == (n, 1, heads, 512) and ret[1].shape == (n, 1, heads)
     values = fw.numbers(cache[..., :512].contiguous().view(torch.float8_e4m3fn))
-    keys = np.concatenate([values * np.repeat(scales.astype(np.float64), 128, -1),
-                           fw.numbers(cache[..., 528:].contiguous().view(torch.bfloat16))], -1)
+    values *= np.repeat(scales.astype(np.float64), 128, -1)
+    if fw.device == "cuda":
+        values = fw.numbers(fw.tensor(values, "bfloat16"))
+    rope = fw.numbers(cache[..., 528:].contiguous().view(torch.bfloat16))
+    keys = np.concatenate([values, rope], -1)
     keys = keys.reshape(-1, 576)
     for i, m in enumerate(lens):
         rows = keys[ids[i, :m]][:, None]

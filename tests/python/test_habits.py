@@ -120,6 +120,29 @@ def test_what_is_no_tensor(fw):
         bolide.rmsnorm(fw.tensor(np.ones((2, 8)), "float64"), one)
 
 
+def test_what_is_no_tensor_of_a_wrapper(fw, rng):
+    """Refused by name, where a length of something else would be taken from it."""
+    b = Batch(fw, rng, [1] * 2, [9, 4])
+    for wrong in (None, 1 << 27, [0] * 64):
+        with pytest.raises(ValueError, match="float_workspace_buffer: expected a tensor; got"):
+            DECODE(wrong)
+    strided = b.workspace(1 << 12).reshape(64, 64)[:, ::2]
+    for make in (DECODE, PAGED, RAGGED):
+        with pytest.raises(ValueError, match="float_workspace_buffer: expected contiguous memory"):
+            make(strided)
+    w = DECODE(b.workspace(1 << 22))
+    sizes = (b.h_q, b.h_kv, b.d, b.page)
+    with pytest.raises(ValueError, match="plan: expected tensors as lengths and offsets; got list"):
+        w.plan([0, 3, 4], b.indices, b.last, *sizes, q_data_type=b.dtype)
+    with pytest.raises(ValueError, match="indices: expected a tensor; got list"):
+        w.plan(b.indptr, [0, 1, 2, 3], b.last, *sizes, q_data_type=b.dtype)
+    w.plan(b.indptr, b.indices, b.last, *sizes, q_data_type=b.dtype)
+    for cache, got in ((None, "NoneType"), ((*b.cache, b.k_cache), "3 of them"),
+                       (b.k_cache, r"\[")):
+        with pytest.raises(ValueError, match="paged_kv_cache: expected keys and values, .*" + got):
+            w.run(b.q, cache)
+
+
 def test_workspaces_are_aligned(fw, rng):
     b = Batch(fw, rng, [1], [3])
     for make in (DECODE, PAGED, RAGGED):

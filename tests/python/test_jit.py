@@ -93,3 +93,54 @@ def test_specs():
     error = jit.MissingJITCacheError("not built", spec)
     assert isinstance(error, RuntimeError) and error.spec is spec
     assert jit.core.JitSpec is jit.JitSpec
+
+
+def made_of_templates(folder, dtype="half", **more):
+    """The files of a module as a program renders them, and what is asked of it by default."""
+    jinja2 = pytest.importorskip("jinja2")
+    from bolide.jit.attention.utils import generate_additional_params
+    from bolide.jit.utils import write_if_different
+
+    declared, arguments, kept = generate_additional_params(
+        ["maybe_alibi_slopes"], ["float"],
+        ["logits_soft_cap", "sm_scale", "rope_rcp_scale", "rope_rcp_theta"], ["double"] * 4)
+    values = {
+        "additional_params_decl": declared, "additional_func_params": arguments,
+        "additional_params_setter": kept, "dtype_q": dtype, "dtype_kv": dtype, "dtype_o": dtype,
+        "variant_decl": "#include<flashinfer/attention/variants.cuh>",
+        "variant_name": "DefaultAttention<false, false, false, false>", "head_dim_qk": 64,
+        "head_dim_vo": 64, "pos_encoding_mode": "PosEncodingMode::kNone",
+        "use_sliding_window": "false", "use_logits_soft_cap": "false", **more}
+    here = jit.env.FLASHINFER_CSRC_DIR
+    for template, file in (("single_decode_customize_config.jinja", "single_decode_config.inc"),
+                           ("single_decode_kernel_inst.jinja", "single_decode_kernel.cu")):
+        write_if_different(folder / file, jinja2.Template((here / template).read_text()).render(values))
+    sources = [folder / "single_decode_kernel.cu"]
+    for file in ("single_decode.cu", "single_decode_jit_binding.cu"):
+        write_if_different(folder / file, (here / file).read_text())
+        sources.append(folder / file)
+    return sources
+
+
+def test_module_of_templates(fw, data, tmp_path):
+    """FlashInfer's tutorial for JAX renders templates and has the files compiled."""
+    assert jit.env.FLASHINFER_GEN_SRC_DIR.name == "generated"
+    module = jit.gen_jit_spec("decode", made_of_templates(tmp_path)).build_and_load()
+    q, k, v, scratch = data(8, 64), data(33, 2, 64), data(33, 2, 64), data(1 << 20)
+    out = filled(fw, q)
+    module.run(q, k, v, scratch, out, None, 0, -1, None, 0.0, 0.125, 1.0, 1e-4)
+    same(fw, out, bolide.single_decode_with_kv_cache(q, k, v, sm_scale=0.125))
+
+
+def test_files_of_others_are_refused(tmp_path):
+    sources = made_of_templates(tmp_path)
+    with pytest.raises(NotImplementedError, match="gen_jit_spec: sources: expected single_decode_k"):
+        jit.gen_jit_spec("decode", sources[1:])
+    sources[1].write_text("__global__ void f() {}")
+    with pytest.raises(NotImplementedError, match="gen_jit_spec: single_decode.cu: expected the file"):
+        jit.gen_jit_spec("decode", sources)
+    for more, text in (({"variant_name": "Own"}, "variant_name: expected DefaultAttention"),
+                       ({"dtype_kv": "int8_t"}, "dtype: expected .*; got int8_t"),
+                       ({"additional_func_params": "double x"}, "additional_func_params")):
+        with pytest.raises(NotImplementedError, match="gen_jit_spec: " + text):
+            jit.gen_jit_spec("decode", made_of_templates(tmp_path / "other", **more))

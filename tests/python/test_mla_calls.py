@@ -9,6 +9,7 @@ import pytest
 import bolide
 from attention64 import attention
 from bolide import _frameworks
+from bolide.cute_dsl.attention.wrappers import batch_hca as hca
 from bolide.decode import get_batch_decode_metadata_mla, xqa_mla
 from bolide.mla import (
     DSV4HCAMetadata, convert_compressed_page_aligned_sparse_indices_to_hca_metadata,
@@ -449,6 +450,11 @@ def test_v4_by_pages(fw, rng, close):
         bounds = [s - (1 - i if causal else 0) for s in slots for i in range(2)]
         rest = [min(a, c) - 128 for a, c in zip(v.lens, bounds)]
         v.check(close, found, v.expected(rest=rest))
+        found = hca.cute_dsl_hca_decode(
+            v.query, v.swa.reshape((-1, 512)), v.compressed, call["workspace_buffer"],
+            made.hca_swa_indices, made.hca_compressed_block_tables, ints(fw, slots),
+            ints(fw, v.lens), made.swa_topk_lens, call["bmm1_scale"], 2.0, is_causal=causal)
+        v.check(close, found, v.expected(rest=rest, bmm2=2.0))
     found = trtllm_batch_decode_sparse_mla_dsv4(
         sparse_indices=ints(fw, v.joined()), seq_lens=ints(fw, v.total),
         hca_sparse_indices_format="compressed-page-aligned", **call)

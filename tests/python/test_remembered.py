@@ -23,6 +23,7 @@ PLAIN = ("trtllm_batch_decode_with_kv_cache", "xqa_batch_decode_with_kv_cache", 
          "trtllm_batch_context_with_kv_cache", "trtllm_ragged_attention_deepseek",
          "trtllm_fmha_v2_prefill", "trtllm_batch_decode_with_kv_cache_mla", "xqa_mla",
          "prims_ts_batch_decode_with_kv_cache_mla", "prims_ts_batch_decode_with_kv_cache",
+         "cudnn_batch_decode_with_kv_cache", "cudnn_batch_prefill_with_kv_cache",
          "batch_prefill")
 _made: set = set()
 

@@ -97,10 +97,21 @@ def test_offset_of_the_generator():
     assert bolide.sampling.get_seed_and_offset(4, generator, torch.device("cuda")) == (7, 12)
 
 
-def test_errors_on_other_devices():
-    x = torch.ones(2, 8, device="meta")
-    with pytest.raises((ValueError, RuntimeError)):
-        bolide.rmsnorm(x, x[0])
+def test_tensors_without_memory_here(path):
+    """Refused by the argument's name, whichever way a tensor goes."""
+    x, w = torch.ones(2, 8), torch.ones(8)
+    for text, call in {
+        "input: device: expected a CPU or CUDA tensor; got meta": lambda: bolide.rmsnorm(
+            x.to("meta"), w.to("meta")),
+        "weight: device: expected a CPU or CUDA tensor; got meta": lambda: bolide.rmsnorm(
+            x, w.to("meta")),
+        "input: layout: expected strided; got torch.sparse_coo": lambda: bolide.rmsnorm(
+            x.to_sparse(), w, out=x.clone()),
+        "input: value: expected a tensor; got one of a transform": lambda: torch.vmap(
+            lambda a: bolide.rmsnorm(a, w))(torch.ones(3, 2, 8)),
+    }.items():
+        with pytest.raises(ValueError, match="^rmsnorm: " + text):
+            call()
 
 
 # ---- streams and graphs ----------------------------------------------------------------------

@@ -145,11 +145,15 @@ static int mask_bit(const ref_call *c, const batch *t, int64_t r, int64_t at) {
     return ref_uniform(c, 22, (uint64_t)(t->mask_elem[r] + at)) < share;
 }
 
+/* The bits behind a request's last, which nobody may look at, are set. */
 void attention_fill_mask(ref_call *c, const batch *t) {
     ref_tensor *bools = ref_values(c, "custom_mask"), *bits = ref_values(c, "packed_custom_mask");
     for (int64_t i = 0; bits && i < bits->elems; i++)
         bits->i64[i] = 0;
     for (int64_t r = 0; r < t->b; r++) {
+        const int64_t used = t->q_len[r] * t->kv_len[r], end = t->mask_byte[r] + used / 8;
+        if (bits && used % 8 && end < bits->elems)
+            bits->i64[end] = 0xff << used % 8 & 0xff;
         for (int64_t at = 0; at < t->q_len[r] * t->kv_len[r]; at++) {
             const int64_t set = mask_bit(c, t, r, at), byte = t->mask_byte[r] + at / 8;
             if (bools && t->mask_elem[r] + at < bools->elems)

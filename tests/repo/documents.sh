@@ -46,6 +46,11 @@ done | verdict "documents: the headline problems"
 files 'docs/adr/*.md' | sed 's|.*/\([0-9]*\)-.*|\1|' | sort | uniq -d |
     verdict "documents: numbers of decisions"
 
+# The tests that hold the faults of others are where the page says.
+grep -oE '`[a-z/_]+\.[a-z]+`: `[^`]+`' docs/faults.md | while IFS='`' read -r _ file _ text _; do
+    grep -qsF -e "$text" "$file" || echo "docs/faults.md: $file has no $text"
+done | verdict "documents: faults"
+
 files '*.md' | xargs awk '
     FNR == 1 { code = 0 }
     /^```/ { code = !code }

@@ -17,7 +17,7 @@ from typing import Any, Callable, NamedTuple, Optional
 
 from .. import _dtypes, _frameworks
 from .._arguments import check_backend, split_paged
-from .._binding import Plan, Workspace, _direct, operator, tracing
+from .._binding import Plan, Workspace, _direct, modes, operator, tracing
 from . import _memory, variant
 
 Tensor = Any
@@ -86,6 +86,14 @@ class PlanModule:
         return self._wrapper()._plan_internal(*args)
 
 
+def _check_workspace(kind: str, name: str, buffer: Any) -> None:
+    """A workspace is written from its first byte to its last."""
+    if not _frameworks.is_tensor(buffer):
+        raise ValueError(f"{kind}: {name}: expected a tensor; got {type(buffer).__name__}")
+    if not _memory.is_dense(buffer):
+        raise ValueError(f"{kind}: {name}: expected contiguous memory; got strides")
+
+
 class Planned:
     """Base of the wrappers; see the head of this module."""
 
@@ -123,6 +131,7 @@ class Planned:
         self._kept_slopes: Optional[Tensor] = None
         self._d_vo = 0
         self._o_bit = 0
+        _check_workspace(type(self).__name__, "float_workspace_buffer", float_workspace_buffer)
         self.device = _memory.device_of(float_workspace_buffer)
         self.reset_workspace_buffer(
             float_workspace_buffer,
@@ -140,6 +149,7 @@ class Planned:
         """
         for name, buffer in (("float_workspace_buffer", float_workspace_buffer),
                              ("int_workspace_buffer", int_workspace_buffer)):
+            _check_workspace(type(self).__name__, name, buffer)
             if _memory.address_of(buffer) % 16:
                 raise ValueError(f"{type(self).__name__}: {name}: alignment: expected 16 bytes; got "
                                  f"{_memory.address_of(buffer) % 16} bytes beyond")
@@ -381,9 +391,11 @@ class Planned:
 
     def _run(self, q: Tensor, paged_kv_cache: Any, *more: Any) -> None:
         """The call, with keys and values apart or in one tensor."""
-        if type(paged_kv_cache) is tuple and paged_kv_cache[0].ndim == 4:
+        if type(paged_kv_cache) is tuple and len(paged_kv_cache) == 2 and (
+                paged_kv_cache[0].ndim == 4):
             self._operators.run(q, *paged_kv_cache, *more)
-        elif type(paged_kv_cache) in _direct and paged_kv_cache.ndim == 5 and not tracing():
+        elif type(paged_kv_cache) in _direct and paged_kv_cache.ndim == 5 and not (
+                tracing() or modes()):
             self._operators.run_joined(q, paged_kv_cache, *more)
         else:
             self._operators.run(q, *split_paged(paged_kv_cache, self._kv_layout), *more)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any, List, Tuple
 
-from .. import _frameworks
+from .. import _dtypes, _frameworks
 from .._binding import operator
 from .._library import torch
 from . import _memory
@@ -23,7 +23,9 @@ def extents(q_lens: List[int], kv_lens: List[int]) -> Tuple[List[int], List[int]
 
 
 def pack(bits: Any, elems: List[int], starts: List[int], like: Any, device: Any) -> Any:
-    """The bytes of a flat mask of the extents given, on the device."""
+    """The bytes of a flat mask of the extents given, on the device. Any number but 0 is seen."""
+    if _dtypes.of(bits.dtype).name not in ("bool", "uint8"):
+        bits = bits != 0
     packed = _frameworks.empty(like, (starts[-1],), "uint8")
     indptr = _memory.to_device(_memory.int32s(starts, like), device)
     segments = _memory.to_device(_memory.int32s(elems, like), device)
@@ -31,12 +33,21 @@ def pack(bits: Any, elems: List[int], starts: List[int], like: Any, device: Any)
     return packed
 
 
+def joined(flat: List[Any], like: Any) -> Any:
+    """Flat masks behind one another, on the host."""
+    if _frameworks.is_torch(like):
+        return torch.cat(flat or [torch.ones(0, dtype=torch.bool)])
+    import numpy
+
+    return numpy.concatenate(flat or [numpy.ones(0, dtype=bool)])
+
+
 def up_to(right: int, q_len: int, kv_lens: List[int], like: Any) -> Any:
     """The flat mask of queries that see the keys up to ``right`` behind their own, on the host."""
     if _frameworks.is_torch(like):
-        return torch.cat([torch.ones(q_len, n, dtype=torch.bool).tril(n - q_len + right).reshape(-1)
-                          for n in kv_lens] or [torch.ones(0, dtype=torch.bool)])
+        return joined([torch.ones(q_len, n, dtype=torch.bool).tril(n - q_len + right).reshape(-1)
+                       for n in kv_lens], like)
     import numpy
 
-    return numpy.concatenate([numpy.tri(q_len, n, n - q_len + right, dtype=bool).reshape(-1)
-                              for n in kv_lens] or [numpy.ones(0, dtype=bool)])
+    return joined([numpy.tri(q_len, n, n - q_len + right, dtype=bool).reshape(-1)
+                   for n in kv_lens], like)

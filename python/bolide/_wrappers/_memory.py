@@ -33,6 +33,9 @@ def _copy(tensor: Any) -> Any:
 def to_host(*tensors: Any) -> list:
     """Copies on the host, None for None."""
     away = [t for t in tensors if on_gpu(t)]
+    for t in tensors:
+        if t is not None and not _frameworks.is_tensor(t):
+            raise ValueError(f"plan: expected tensors as lengths and offsets; got {type(t).__name__}")
     if not away:
         return [_copy(t) for t in tensors]
     if len(away) == 1 or any(t.dtype != away[0].dtype for t in away):
@@ -54,6 +57,8 @@ def page_ids(name: str, tensor: Any) -> Any:
     already at the plan, where they are not int32."""
     if tensor is None:
         return None
+    if not _frameworks.is_tensor(tensor):
+        raise ValueError(f"{name}: expected a tensor; got {type(tensor).__name__}")
     kind = _dtypes.name_of(tensor.dtype)
     if kind != "int32":
         raise ValueError(f"{name}: dtype: expected int32; got {kind}")
@@ -95,6 +100,13 @@ def address_of(tensor: Any) -> int:
     if _frameworks.is_torch(tensor):
         return tensor.data_ptr()
     return tensor.__array_interface__["data"][0]
+
+
+def is_dense(tensor: Any) -> bool:
+    """Whether a tensor's elements lie in a row."""
+    if _frameworks.is_torch(tensor):
+        return tensor.is_contiguous()
+    return tensor.flags.c_contiguous
 
 
 def same_place(a: Any, b: Any) -> bool:

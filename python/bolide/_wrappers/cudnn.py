@@ -9,6 +9,7 @@ from typing import Any, Optional, Tuple
 from .. import _frameworks
 from . import _memory
 from . import contracts as c
+from .once import derived, looked_at
 from .trtllm_decode import _decode, _strides
 from .trtllm_prefill import paged, ragged
 from .remembered import remembered
@@ -102,10 +103,10 @@ def cudnn_batch_decode_with_kv_cache(
     packed = k_cache.ndim == 3
     if packed:
         b = q.shape[0] if actual_seq_lens_kv is None else c.int32(actual_seq_lens_kv).shape[0]
-        kv = _tokens(name, "batch_offsets_k", k_starts, b, k_cache, "elements")
-        lens = _lengths(name, "actual_seq_lens_kv", actual_seq_lens_kv, kv)
-        plan.update(kv_indptr=_packed(lens) if kv is None else kv, v_indptr=_tokens(
-            name, "batch_offsets_v", batch_offsets_v, b, v_cache, "elements"))
+        kv = derived(_tokens, name, "batch_offsets_k", k_starts, b, k_cache, "elements")
+        lens = derived(_lengths, name, "actual_seq_lens_kv", actual_seq_lens_kv, kv)
+        plan.update(kv_indptr=derived(_packed, lens) if kv is None else kv, v_indptr=derived(
+            _tokens, name, "batch_offsets_v", batch_offsets_v, b, v_cache, "elements"))
     else:
         if k_starts is not None or batch_offsets_v is not None:
             block_tables, v_tables = _page_of_each(name, k_cache, v_cache, k_starts,
@@ -115,8 +116,8 @@ def cudnn_batch_decode_with_kv_cache(
         cache, lens = _pages(name, q, k_cache, v_cache, block_tables, actual_seq_lens_kv)
         cache = cache._replace(v_tables=v_tables)
         b = lens.shape[0]
-    starts = _tokens(name, "batch_offsets_q", batch_offsets_q, b, q, "elements")
-    ends = _tokens(name, "batch_offsets_o", batch_offsets_o, b, out, "elements")
+    starts = derived(_tokens, name, "batch_offsets_q", batch_offsets_q, b, q, "elements")
+    ends = derived(_tokens, name, "batch_offsets_o", batch_offsets_o, b, out, "elements")
     if starts is None and ends is None and not packed:
         _decode(name, q, cache, workspace_buffer, lens, (1, None, None), plan, run, None, names)
         return out
@@ -252,13 +253,13 @@ def cudnn_batch_prefill_with_kv_cache(
     if given is None:
         raise c.expect(name, "actual_seq_lens_q", "lengths, or batch_offsets_q", None)
     b = c.int32(given).shape[0] - (actual_seq_lens_q is None)
-    starts = _tokens(name, "batch_offsets_q", batch_offsets_q, b, q, units)
-    lens_q = _lengths(name, "actual_seq_lens_q", actual_seq_lens_q, starts)
-    starts = _packed(lens_q) if starts is None else starts
+    starts = derived(_tokens, name, "batch_offsets_q", batch_offsets_q, b, q, units)
+    lens_q = derived(_lengths, name, "actual_seq_lens_q", actual_seq_lens_q, starts)
+    starts = derived(_packed, lens_q) if starts is None else starts
     plan = {"qo_indptr": starts, "seq_lens_q": lens_q, "causal": bool(causal), "sm_scale": scale,
             "window_left": -1, "max_sequence_kv": max_sequence_kv,
             "max_token_per_sequence": max_token_per_sequence,
-            "o_indptr": _tokens(name, "batch_offsets_o", batch_offsets_o, b, out, units)}
+            "o_indptr": derived(_tokens, name, "batch_offsets_o", batch_offsets_o, b, out, units)}
     if batch_offsets_stats is not None:
         _same_stats(name, batch_offsets_stats, b, q, units, starts)
     whole, rows = _lse(q, lens_q, max_token_per_sequence, lse, name, batch_offsets_stats,
@@ -276,10 +277,11 @@ def cudnn_batch_prefill_with_kv_cache(
                                          actual_seq_lens_kv)
         paged(name, q, cache, workspace_buffer, plan, run, names)
     else:
-        kv = _tokens(name, "batch_offsets_k", batch_offsets_k, b, k_cache, units)
-        lens = _lengths(name, "actual_seq_lens_kv", actual_seq_lens_kv, kv)
-        plan.update(kv_indptr=_packed(lens) if kv is None else kv, seq_lens=lens,
-                    v_indptr=_tokens(name, "batch_offsets_v", batch_offsets_v, b, v_cache, units))
+        kv = derived(_tokens, name, "batch_offsets_k", batch_offsets_k, b, k_cache, units)
+        lens = derived(_lengths, name, "actual_seq_lens_kv", actual_seq_lens_kv, kv)
+        plan.update(kv_indptr=derived(_packed, lens) if kv is None else kv, seq_lens=lens,
+                    v_indptr=derived(_tokens, name, "batch_offsets_v", batch_offsets_v, b, v_cache,
+                                     units))
         ragged(name, q, k_cache, v_cache, workspace_buffer, plan, run, names)
     if whole is not rows:
         _spread(whole, rows, starts, lens_q)
@@ -291,6 +293,7 @@ def _same_stats(name: str, offsets: Any, b: int, q: Tensor, units: str, starts: 
     rows = _tokens(name, "batch_offsets_stats", offsets, b, q, units, q.shape[1])
     if _memory.on_gpu(rows) or _memory.on_gpu(starts):
         return
+    looked_at()
     if (rows[:b] != starts[:b]).any():
         raise NotImplementedError(f"{name}: batch_offsets_stats: expected rows "
                                   f"{starts[:b].tolist()}, as q has; got {rows[:b].tolist()}")

@@ -136,6 +136,7 @@ class BatchMLAPagedAttentionWrapper(Latent):
         :param use_profiler: refused.
         """
         refuse("BatchMLAPagedAttentionWrapper.plan", use_profiler=use_profiler)
+        kv_indptr = kv_indptr[:qo_indptr.shape[0]]  # buffers may be longer, as FlashInfer's may
         qo, kv, lens = _memory.to_host(qo_indptr, kv_indptr, kv_len_arr)
         self._plan_latents(qo, kv, lens, kv_indices, num_heads, head_dim_ckv, head_dim_kpe,
                            page_size, q_data_type, kv_data_type, sm_scale,

@@ -320,6 +320,52 @@ def _run_dsv4(name: str, query: Tensor, n: int, swa: Tensor, lists: tuple, seq_l
     return out
 
 
+def cute_dsl_hca_decode(
+    query: Tensor, window_kv_cache: Tensor, compressed_kv_cache: Tensor, workspace_buffer: Tensor,
+    window_indices: Tensor, compressed_block_tables: Tensor, hca_seq_lens: Tensor,
+    sparse_topk_lens: Tensor, window_valid_lens: Tensor, softmax_scale: float,
+    output_scale: float = 1.0, sinks: Optional[Tensor] = None, out: Optional[Tensor] = None,
+    is_causal: bool = True, is_persistent: bool = False,
+) -> Tensor:
+    """:func:`trtllm_batch_decode_sparse_mla_dsv4` with lists by pages, under other names.
+
+    :param query: ``[b, q_len, h, 512]``. :param window_kv_cache: ``[rows, 512]``.
+    :param compressed_kv_cache: ``[pages, page_size, 512]``.
+    :param workspace_buffer: of any dtype, need not be zero.
+    :param window_indices: ``[b * q_len, 128]`` int32 rows of window_kv_cache.
+    :param compressed_block_tables: ``[b * q_len, m]`` int32 pages of compressed_kv_cache.
+    :param hca_seq_lens: ``[b]`` int32 slots behind a request, the 128 of the window first.
+    :param sparse_topk_lens: ``[b * q_len]`` int32, of both lists, the 128 of the window included.
+    :param window_valid_lens: ``[b * q_len]`` int32 entries of the window that count.
+    :param softmax_scale: of the logits, output_scale of the result.
+    :param sinks: ``[h]`` float32, natural logits.
+    :param is_causal: no query counts a slot behind its own position among hca_seq_lens.
+    :param is_persistent: a hint.
+    :returns: out, of query's shape; bfloat16 for fp8 by default, else query's dtype.
+    """
+    name = "cute_dsl_hca_decode"
+    if query.ndim != 4:
+        raise _wrong(name, "query", "[b, q_len, h, 512]", list(query.shape))
+    if window_kv_cache.ndim != 2:
+        raise _wrong(name, "window_kv_cache", "[rows, 512]", list(window_kv_cache.shape))
+    if compressed_kv_cache.ndim != 3:
+        raise _wrong(name, "compressed_kv_cache", "[pages, page_size, 512]",
+                     list(compressed_kv_cache.shape))
+    lead = tuple(query.shape[:2])
+    n = lead[0] * lead[1]
+    given = {"hca_swa_indices": ("window_indices", window_indices, 2),
+             "hca_compressed_block_tables": (
+                 "compressed_block_tables", compressed_block_tables, 2),
+             "sparse_topk_lens": ("sparse_topk_lens", sparse_topk_lens, 1),
+             "swa_topk_lens": ("window_valid_lens", window_valid_lens, 1)}
+    rows = {key: _rows(name, argument, value, n, lead, dims)
+            for key, (argument, value, dims) in given.items()}
+    rows.update(sparse_indices=None, extra_sparse_indices=None, extra_sparse_topk_lens=None)
+    lists = _by_pages(name, rows, compressed_kv_cache, None, None, hca_seq_lens, is_causal)
+    return _run_dsv4(name, query, n, window_kv_cache[None], lists, None, None, sinks,
+                     softmax_scale, output_scale, out, workspace_buffer)
+
+
 def convert_compressed_page_aligned_sparse_indices_to_hca_metadata(
     sparse_indices: Tensor, sparse_topk_lens: Tensor, seq_lens: Tensor, swa_kv_cache: Tensor,
     compressed_kv_cache: Tensor, *, q_len: int, kv_layout: str = "HND",

@@ -165,15 +165,32 @@ class Record(NamedTuple):
 
 class _Kept(threading.local):
     """What a thread keeps: places by kind of call, recipes, and the calls made while one is
-    made."""
+    made, with what these derived from arguments."""
 
     def __init__(self) -> None:
         self.places: dict[tuple, _Place] = {}
         self.recipes: dict[tuple, Any] = {}
         self.records: list | None = None
+        self.derived: list = []
 
 
 kept = _Kept()
+
+
+def looked_at() -> None:
+    """Says that a function looks at values that no derived tensor has: no recipe may go past it."""
+    if kept.records is not None:
+        kept.records.append(None)
+
+
+def derived(function: Any, *arguments: Any) -> Any:
+    """What a function makes of its arguments and of nothing else: a recipe makes it again."""
+    made = function(*arguments)
+    if kept.records is not None and made is not None:
+        kept.derived.append((made, function, arguments))
+    return made
+
+
 _MOST_KINDS = 512
 
 
@@ -209,7 +226,7 @@ def _renamed(error: Exception, name: str, spelled: dict[str, str]) -> Exception:
 def once(name: str, op: str, workspace_buffer: Any, plan: dict[str, Any], run: dict[str, Any],
          spelled: dict[str, str]) -> None:
     """Plans and runs an operator. spelled has the caller's names of the library's arguments."""
-    if compiling():
+    if compiling() or _frameworks.dispatches(run["out"]):
         _trace(name, op, workspace_buffer, plan, run, spelled)
     else:
         _eager(name, op, workspace_buffer, plan, run, spelled)

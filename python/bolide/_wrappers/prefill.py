@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any, Dict, List, Optional, Tuple, Union
 
 from .. import _dtypes, _frameworks
-from .._arguments import later
+from .._arguments import later, split_paged
 from . import _masks, _memory, variant
 from ._base import Planned, bind, options_of, outputs_bit, refuse
 
@@ -191,7 +191,9 @@ class BatchPrefillWithPagedKVCacheWrapper(Prefill):
         run follows later plans.
     :param custom_mask_buf: uint8, for masks in graph mode. :param mask_indptr_buf: ``[b + 1]``
         int32.
-    :param backend: a name of FlashInfer's; all stand for the same contract.
+    :param backend: a name of FlashInfer's; all stand for the same contract. With "cudnn" qo_indptr
+        counts elements, or tokens where seq_lens_q says so, and heads may stand before the tokens
+        of a page.
     :param jit_args: of a custom variant (:mod:`bolide._wrappers.variant`), whose tensors and numbers
         follow the cache in :meth:`run`; with ``jit.attention.variants.attention_sink_decl`` in it
         these are the sinks and sm_scale. :param jit_kwargs: switches of FlashInfer's
@@ -218,8 +220,19 @@ class BatchPrefillWithPagedKVCacheWrapper(Prefill):
             custom_mask_buf, mask_indptr_buf, backend, jit_args, jit_kwargs)
         self._block_tables = None
 
+    def _in_tokens(self, qo: Any, q_lens: Any, row: int) -> Any:
+        """Offsets of the backend cudnn, which FlashInfer counts in elements; in tokens they are
+        taken where seq_lens_q says that they are."""
+        values = qo.tolist()
+        if q_lens is not None and differences(qo) == q_lens.tolist():
+            return qo
+        if any(v % row for v in values):
+            raise ValueError(f"{type(self).__name__}.plan: qo_indptr: expected multiples of {row} "
+                             f"elements with the backend cudnn; got {values}")
+        return _memory.int32s([v // row for v in values], qo)
+
     def _lengths(self, qo_indptr, paged_kv_indptr, last_page_len, seq_lens, seq_lens_q,
-                 block_tables, page_size) -> Tuple[dict[str, Any], List[int], List[int]]:
+                 block_tables, page_size, row) -> Tuple[dict[str, Any], List[int], List[int]]:
         """Host copies of the lengths as the library takes them, and both lengths of each
         request."""
         seq_lens = None if seq_lens is None else seq_lens.reshape(-1)
@@ -235,6 +248,8 @@ class BatchPrefillWithPagedKVCacheWrapper(Prefill):
             if given is not None and given.ndim != 1:
                 raise ValueError(
                     f"{type(self).__name__}.plan: {name}: rank: expected 1; got {given.ndim}")
+        if self._backend == "cudnn":
+            qo = self._in_tokens(qo, q_lens, row)
         if lens is None:
             kv_lens = [max(n - 1, 0) * page_size + (m if n > 0 else 0)
                        for n, m in zip(differences(kv), last.tolist())]
@@ -272,7 +287,8 @@ class BatchPrefillWithPagedKVCacheWrapper(Prefill):
             max_sequence_kv, masked)
         block_tables = self._tables(block_tables, paged_kv_indices)
         lengths, _, _ = self._lengths(qo_indptr, paged_kv_indptr, paged_kv_last_page_len, seq_lens,
-                                      seq_lens_q, block_tables, page_size)
+                                      seq_lens_q, block_tables, page_size,
+                                      num_qo_heads * head_dim_qk)
         arguments.update(lengths)
         arguments.update(self._graph_arguments(int(lengths["qo_indptr"][-1]),
                                                self._most_keys(page_size, max_sequence_kv)))
@@ -342,7 +358,7 @@ class BatchPrefillWithPagedKVCacheWrapper(Prefill):
         block_tables = self._tables(block_tables, paged_kv_indices)
         lengths, q_lens, kv_lens = self._lengths(
             qo_indptr, paged_kv_indptr, paged_kv_last_page_len, seq_lens, seq_lens_q, block_tables,
-            page_size)
+            page_size, num_qo_heads * head_dim_qk)
         if not self._use_cuda_graph:
             paged_kv_indices = _memory.page_ids(f"{type(self).__name__}.plan: paged_kv_indices",
                                                 paged_kv_indices)
@@ -455,12 +471,23 @@ class BatchPrefillWithPagedKVCacheWrapper(Prefill):
         self._before_run()
         if args or self._variant is not None:
             q_scale, k_scale, v_scale = self._scale_arguments(args, q_scale, k_scale, v_scale)
+        if self._backend == "cudnn" and self._kv_layout == "NHD":
+            paged_kv_cache = self._heads_behind(paged_kv_cache)
         q_scale, k_scale = self._scales(q_scale, k_scale)
         out, lse = self._outputs(q, out, lse, return_lse)
         tables = self._block_tables
         self._run(q, paged_kv_cache, self._paged_kv_indices_buf if tables is None else None, tables,
                   *self._run_tail(sinks, q_scale, k_scale, v_scale, out, lse))
         return (out, lse) if return_lse else out
+
+    def _heads_behind(self, cache: Any) -> Any:
+        """The cache of the backend cudnn, whose heads FlashInfer has before the tokens of a page
+        whatever kv_layout says; as ``[pages, page_size, h_kv, d]``."""
+        k, v = split_paged(cache, "HND")
+        ahead = self._arguments["num_kv_heads"], self._arguments["page_size"]
+        if tuple(k.shape[1:3]) == ahead:
+            return k.swapaxes(1, 2), v.swapaxes(1, 2)
+        return k, v
 
     def run_return_lse(self, q: Tensor, paged_kv_cache: Any, *args: Any, q_scale: Any = None,
                        k_scale: Any = None, v_scale: Any = None, out: Optional[Tensor] = None,

@@ -2,8 +2,9 @@
 """Attention in one call, once more with tensors of the same shapes: what a function made of its
 arguments is remembered, and the next call goes straight to the library.
 
-A recipe says where each value of plan and run comes from: a constant, an argument, a view of one, or
-new memory. It is made by looking at what a first call gave to the library, and only where that says
+A recipe says where each value of plan and run comes from: a constant, an argument, a view of one,
+what a function derives from arguments alone, or new memory. No view is made again: the library takes a description of one, of which only the address
+changes. A recipe is made by looking at what a first call gave to the library, and only where that says
 all: the library was called once, every tensor it got is an argument's memory, and what was returned
 is what it wrote. Where a recipe fails, the function itself is called, which says why.
 """
@@ -58,10 +59,11 @@ class _Recipe:
         results = [] if result is None else [result] if self.single else list(result)
         written = [t for t in (record.out, record.lse) if t is not None]
         for t in results:
-            self._make_new(t, items, written)
+            if t is not None:
+                self._make_new(t, items, written)
         own = isinstance(record.workspace, Own)
         self.workspace = -1 if own else self._index(record.workspace, items)
-        self.result = [self._index(t, items) for t in results]
+        self.result = [None if t is None else self._index(t, items) for t in results]
         self.plan, self.plan_from = self._slots(call.plan, items)
         self.run, self.run_from = self._slots(call.run, items)
 
@@ -74,7 +76,7 @@ class _Recipe:
         if not t.is_contiguous() or not any(
                 _same_memory(t, w) and w.numel() == t.numel() for w in written):
             raise _NotPlain
-        self.steps.append((-1, tuple(t.shape), t.dtype, t.device, 0, None))
+        self.steps.append((-1, tuple(t.shape), t.dtype, t.device))
         items.append(t)
 
     def _slots(self, values: list, items: list) -> tuple[list, list]:
@@ -91,28 +93,53 @@ class _Recipe:
         for j, item in enumerate(items):
             if item is value:
                 return j
+        for made, function, arguments in kept.derived:
+            if made is value:
+                return self._derive(made, function, arguments, items)
         for j, item in enumerate(items):
-            if type(value) in _direct and _same_memory(value, item) and (
-                    value.element_size() == item.element_size()):
-                self.steps.append((j, item.stride(), tuple(value.shape), value.stride(),
-                                   value.storage_offset() - item.storage_offset(),
-                                   None if value.dtype == item.dtype else value.dtype))
+            if type(value) in _direct and _same_memory(value, item):
+                described = _frameworks.pack(value)
+                self.steps.append((j, item.stride(), value.data_ptr() - item.data_ptr(),
+                                   described[_frameworks.PLACE.size:]))
                 items.append(value)
                 return len(items) - 1
         raise _NotPlain
 
+    def _derive(self, made: Any, function: Callable, arguments: tuple, items: list) -> int:
+        """A step that derives a tensor again, from tensors that are items themselves."""
+        constants, slots = list(arguments), []
+        for i, value in enumerate(arguments):
+            if _frameworks.is_tensor(value):
+                at = next((j for j, item in enumerate(items) if item is value), None)
+                if at is None:
+                    at = next((self._derive(*other, items) for other in kept.derived
+                               if other[0] is value), None)
+                if at is None:
+                    raise _NotPlain
+                slots.append((i, at))
+                constants[i] = None
+        self.steps.append((-2, function, constants, slots))
+        items.append(made)
+        return len(items) - 1
+
     def make(self, items: list) -> Any:
         """The call. ValueError where a view is another one than it was."""
-        for j, first, second, third, offset, kind in self.steps:
-            if j < 0:
+        place, gpu = self.place, self.gpu
+        stream = None if gpu < 0 else _frameworks.current_stream(gpu)
+        for j, first, second, third in self.steps:
+            if j == -1:
                 items.append(torch.empty(first, dtype=second, device=third))
+                continue
+            if j == -2:
+                given = second.copy()
+                for at, k in third:
+                    given[at] = items[k]
+                items.append(first(*given))
                 continue
             base = items[j]
             if base.stride() != first:
                 raise ValueError
-            view = base.as_strided(second, third, base.storage_offset() + offset)
-            items.append(view if kind is None else view.view(kind))
-        place, gpu = self.place, self.gpu
+            items.append(_frameworks.PLACE.pack(base.data_ptr() + second, stream or 0) + third)
         if self.workspace < 0:
             raw = torch.empty(place.need, dtype=torch.uint8, device=items[0].device)
         else:
@@ -129,12 +156,11 @@ class _Recipe:
         for i, j in self.run_from:
             run[i] = items[j]
         address = place.plan.address
-        self.raw_plan(*plan, place.address, address,
-                      None if gpu < 0 else _frameworks.current_stream(gpu))
+        self.raw_plan(*plan, place.address, address, stream)
         self.raw_run(*run, place.address, address)
         if self.single:
             return items[self.result[0]] if self.result else None
-        return tuple([items[j] for j in self.result])
+        return tuple([None if j is None else items[j] for j in self.result])
 
 
 def _same_memory(a: Any, b: Any) -> bool:
@@ -172,12 +198,17 @@ def remembered(function: Callable) -> Callable:
 
 def _first(function: Callable, key: tuple, tensors: list, args: Any, named: Any) -> Any:
     """The call itself, and a recipe of it, or that there is none."""
-    before, kept.records = kept.records, []
+    before = kept.records, kept.derived
+    kept.records, kept.derived = [], []
     try:
         result = function(*args, **named)
-        records = kept.records
+        return _with_recipe(key, kept.records, tensors, result)
     finally:
-        kept.records = before
+        kept.records, kept.derived = before
+
+
+def _with_recipe(key: tuple, records: list, tensors: list, result: Any) -> Any:
+    """The result, which the next call of this key finds a recipe for."""
     if len(kept.recipes) >= _MOST:
         kept.recipes.clear()
     kept.recipes[key] = _NotPlain

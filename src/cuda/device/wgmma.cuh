@@ -89,6 +89,23 @@ template <int PENDING, int COUNT> __forceinline__ void wgmma_wait(float (&sums)[
     pin(sums);
 }
 
+/* Four lanes have words 0 to 3 of four neighbours of 16 bytes; each gets the words of one. */
+__forceinline__ void exchange_words(uint32_t (&w)[4]) {
+    const bool odd = threadIdx.x & 1, high = threadIdx.x & 2;
+#pragma unroll
+    for (int i = 0; i < 4; i += 2) {
+        const uint32_t x = __shfl_xor_sync(0xffffffffu, odd ? w[i] : w[i + 1], 1);
+        w[i] = odd ? x : w[i];
+        w[i + 1] = odd ? w[i + 1] : x;
+    }
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        const uint32_t x = __shfl_xor_sync(0xffffffffu, high ? w[i] : w[i + 2], 2);
+        w[i] = high ? x : w[i];
+        w[i + 2] = high ? w[i + 2] : x;
+    }
+}
+
 /* ---- products ---------------------------------------------------------------------------------
  */
 

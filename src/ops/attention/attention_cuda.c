@@ -316,7 +316,7 @@ static bolide_status run_merge(const bolide__call *call, const frozen_part *f,
                                  : wanted < 1  ? 1
                                                : wanted,
                             .block = THREADS,
-                            .dependent = 1};
+                            .dependent = BOLIDE__BEHIND_OWN};
     return bolide__cuda_launch(call, &s, &g, p, sizeof *p);
 }
 

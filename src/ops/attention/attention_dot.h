@@ -32,12 +32,19 @@ typedef struct dot_pass {
     int64_t d, d_stride; /* elements of a row; floats of a row of q or o */
     int64_t rows;        /* query rows of a head */
     int ahead;           /* rows between fetch and use; 0: nothing is fetched */
+    int again;           /* rows between the second fetch and use */
 } dot_pass;
 
 /* Rows between fetch and use for rows of this many bytes over all heads. */
 BOLIDE_INLINE int ahead_rows(int64_t bytes) {
     const int64_t rows = bytes > 0 ? AHEAD_BYTES / bytes : STEP;
     return rows < STEP ? STEP : rows > AHEAD_MAX ? AHEAD_MAX : (int)rows;
+}
+
+/* And between the second fetch and use: half of it, but not rows of the step at hand. */
+BOLIDE_INLINE int again_rows(int ahead, int step) {
+    const int rows = ahead / 2 < step ? step : ahead / 2;
+    return rows < ahead ? rows : ahead;
 }
 
 /* Touches the row that is fetched some rows later: where caches of pages lie in no order, the chip
@@ -48,13 +55,18 @@ BOLIDE_INLINE void touch_far(const dot_pass *p, int j, int64_t bytes) {
 }
 
 /* Fetches what head h of row j makes room for. The rows of a step are fetched side by side, and
- * the chip follows each of them. */
+ * the chip follows each of them. Twice: a fetch is dropped where the second cache's queue is full.
+ */
 BOLIDE_INLINE void fetch_ahead(const dot_pass *p, int j, int h, int64_t bytes) {
     const char *next = p->row[j + p->ahead] + h * p->head_step;
+    const char *again = p->again < p->ahead ? p->row[j + p->again] + h * p->head_step : NULL;
     if (h == 0)
         touch_far(p, j, bytes);
-    for (int64_t i = 0; i < bytes; i += 64)
+    for (int64_t i = 0; i < bytes; i += 64) {
         __builtin_prefetch(next + i, 0, 2);
+        if (again)
+            __builtin_prefetch(again + i, 0, 2);
+    }
 }
 
 /* ---- elements ----------------------------------------------------------------------------- */
@@ -215,10 +227,12 @@ BOLIDE_INLINE void dot_values(int rows, int64_t dtype, int64_t d, int count, con
 
 /* Head h of `count` rows, and what is fetched meanwhile: where nothing is to be, the same. */
 BOLIDE_INLINE void point_at(const dot_pass *p, int first, int count, int h, bool fetch,
-                            const char **row, const char **next) {
+                            const char **row, dot4_rows *ahead) {
     for (int j = 0; j < count; j++) {
-        row[j] = p->row[first + j] + h * p->head_step;
-        next[j] = fetch ? p->row[first + j + p->ahead] + h * p->head_step : row[j];
+        const char *const *at = p->row + first + j;
+        row[j] = *at + h * p->head_step;
+        ahead->next[j] = fetch ? at[p->ahead] + h * p->head_step : row[j];
+        ahead->again[j] = fetch ? at[p->again] + h * p->head_step : row[j];
         if (fetch && h == 0)
             touch_far(p, first + j, DOT4_D * 2);
     }
@@ -227,11 +241,12 @@ BOLIDE_INLINE void point_at(const dot_pass *p, int first, int count, int h, bool
 BOLIDE_INLINE void common_scores(int64_t dtype, const dot_pass *p, int first, bool fetch,
                                  const float *q, float *scores) {
     for (int h = 0; h < p->heads; h++, q += p->rows * p->d_stride) {
-        const char *k[STEP], *next[STEP];
+        const char *k[STEP];
+        dot4_rows next;
         f32_folded sum[16];
         float t[16];
-        point_at(p, first, STEP, h, fetch, k, next);
-        dot4_scores(dtype, k, next, q, sum);
+        point_at(p, first, STEP, h, fetch, k, &next);
+        dot4_scores(dtype, k, &next, q, sum);
         f32_store(t, f32_sum16(sum));
         for (int r = 0; r < DOT4_ROWS; r++)
             memcpy(scores + (h * p->rows + r) * BLOCK + first, t + r * STEP, STEP * sizeof *t);
@@ -241,9 +256,10 @@ BOLIDE_INLINE void common_scores(int64_t dtype, const dot_pass *p, int first, bo
 BOLIDE_INLINE void common_values(int64_t dtype, const dot_pass *p, int first, bool fetch,
                                  const float *weights, float *o) {
     for (int h = 0; h < p->heads; h++, o += p->rows * p->d_stride) {
-        const char *v[VALUE_STEP], *next[VALUE_STEP];
-        point_at(p, first, VALUE_STEP, h, fetch, v, next);
-        dot4_values(dtype, v, next, weights + h * p->rows * BLOCK + first, BLOCK, o);
+        const char *v[VALUE_STEP];
+        dot4_rows next;
+        point_at(p, first, VALUE_STEP, h, fetch, v, &next);
+        dot4_values(dtype, v, &next, weights + h * p->rows * BLOCK + first, BLOCK, o);
     }
 }
 
@@ -335,8 +351,9 @@ static void pack_dot_queries(int rows, const float *q, int64_t stride, float *to
 
 /* The first group of rows fetches; by the next one everything is under way. dtype is that of the
  * keys. */
-static void dot_all_scores(int64_t dtype, const dot_pass *p, const float *q, float *scores) {
+static void dot_all_scores(int64_t dtype, dot_pass *p, const float *q, float *scores) {
     const dot_kernels *kernels = dot_kernels_of(dtype);
+    p->again = again_rows(p->ahead, STEP);
     for (int first = 0; first < p->n; first += STEP) {
         for (int64_t r = 0; r < p->rows;) {
             const int step = dot_step(p->rows - r);
@@ -356,13 +373,14 @@ static void rescale(float *o, int64_t d, float alpha) {
 }
 
 /* dtype is that of the values. */
-static void dot_all_values(int64_t dtype, const dot_pass *p, const float *weights,
-                           const float *alpha, float *o) {
+static void dot_all_values(int64_t dtype, dot_pass *p, const float *weights, const float *alpha,
+                           float *o) {
     const dot_kernels *kernels = dot_kernels_of(dtype);
     const int64_t bytes = dtype_bytes(dtype);
     for (int64_t r = 0; r < p->heads * p->rows; r++)
         rescale(o + r * p->d_stride, p->d_stride, alpha[r]);
     const int at_once = p->heads * p->d * bytes <= VALUE_STEP_BYTES ? VALUE_STEP : STEP;
+    p->again = again_rows(p->ahead, at_once);
     for (int first = 0; first < p->n; first += at_once) {
         const int count = p->n - first < at_once ? p->n - first : at_once;
         for (int64_t r = 0; r < p->rows;) {

@@ -32,12 +32,19 @@ BOLIDE_INLINE f32_part dot4_part(const char *row, int64_t dtype, int i) {
     return dtype == BOLIDE_BF16 ? part_of_bf16(p, i % F32_PARTS) : part_of_f16(p, i % F32_PARTS);
 }
 
-BOLIDE_INLINE void dot4_fetch(const char *row, int line) {
-    __builtin_prefetch(row + 64 * line, 0, 2);
+/* What is fetched during a step, a row for each of its rows: for the first time, and once more
+ * shortly before use, since a chip whose second cache has its queue full drops fetches. */
+typedef struct dot4_rows {
+    const char *next[DOT4_VALUES], *again[DOT4_VALUES];
+} dot4_rows;
+
+BOLIDE_INLINE void dot4_fetch(const dot4_rows *rows, int row, int line) {
+    __builtin_prefetch(rows->next[row] + 64 * line, 0, 2);
+    __builtin_prefetch(rows->again[row] + 64 * line, 0, 2);
 }
 
 /* Part `part` of the sums of `keys` keys: sum[j][r]. q is [8][4][16]. */
-BOLIDE_INLINE void dot4_sums(int keys, int64_t dtype, const char *const *k, const char *const *next,
+BOLIDE_INLINE void dot4_sums(int keys, int64_t dtype, const char *const *k, const dot4_rows *next,
                              const float *q, int part, f32_part sum[][DOT4_ROWS]) {
     BOLIDE_UNROLL
     for (int c = 0; c < DOT4_D / 16; c++) {
@@ -47,9 +54,9 @@ BOLIDE_INLINE void dot4_sums(int keys, int64_t dtype, const char *const *k, cons
             x[j] = dot4_part(k[j], dtype, c * F32_PARTS + part);
         const int line = (c + part * 8) * 2 / F32_PARTS; /* of the lines of four rows */
         if (keys > 1)
-            dot4_fetch(next[line / DOT4_LINES], line % DOT4_LINES);
+            dot4_fetch(next, line / DOT4_LINES, line % DOT4_LINES);
         if (keys > 1 && F32_PARTS == 1)
-            dot4_fetch(next[line / DOT4_LINES], line % DOT4_LINES + 1);
+            dot4_fetch(next, line / DOT4_LINES, line % DOT4_LINES + 1);
         BOLIDE_UNROLL
         for (int r = 0; r < DOT4_ROWS; r++) {
             f32_part a = part_load(q + (c * DOT4_ROWS + r) * 16 + 16 / F32_PARTS * part);
@@ -63,7 +70,7 @@ BOLIDE_INLINE void dot4_sums(int keys, int64_t dtype, const char *const *k, cons
 }
 
 /* sum[r * DOT4_KEYS + j] = the folded lanes of q[r] . k[j] for `keys` keys. */
-BOLIDE_INLINE void dot4_keys(int keys, int64_t dtype, const char *const *k, const char *const *next,
+BOLIDE_INLINE void dot4_keys(int keys, int64_t dtype, const char *const *k, const dot4_rows *next,
                              const float *q, f32_folded *sum) {
     f32_part s[DOT4_SUMS][DOT4_ROWS];
     BOLIDE_UNROLL
@@ -83,7 +90,7 @@ BOLIDE_INLINE void dot4_keys(int keys, int64_t dtype, const char *const *k, cons
 }
 
 /* Four keys against four rows; what `next` points to is fetched. */
-BOLIDE_INLINE void dot4_scores(int64_t dtype, const char *const *k, const char *const *next,
+BOLIDE_INLINE void dot4_scores(int64_t dtype, const char *const *k, const dot4_rows *next,
                                const float *q, f32_folded *sum) {
     dot4_keys(DOT4_SUMS, dtype, k, next, q, sum);
     if (DOT4_SUMS < DOT4_KEYS)
@@ -94,7 +101,7 @@ BOLIDE_INLINE void dot4_scores(int64_t dtype, const char *const *k, const char *
  * `line` of the rows that `next` points to is fetched, below 0 none, and with one part a register
  * the line behind it. */
 BOLIDE_INLINE void dot4_columns(int parts, int64_t dtype, const char *const *v,
-                                const char *const *next, int line, const float *weights,
+                                const dot4_rows *next, int line, const float *weights,
                                 int64_t stride, float *o, int first) {
     enum { LANES = 16 / F32_PARTS };
     f32_part sum[DOT4_SUMS][DOT4_ROWS];
@@ -110,9 +117,9 @@ BOLIDE_INLINE void dot4_columns(int parts, int64_t dtype, const char *const *v,
         for (int i = 0; i < parts; i++)
             x[i] = dot4_part(v[j], dtype, first + i);
         if (line >= 0)
-            dot4_fetch(next[j], line);
+            dot4_fetch(next, j, line);
         if (line >= 0 && F32_PARTS == 1)
-            dot4_fetch(next[j], line + 1);
+            dot4_fetch(next, j, line + 1);
         BOLIDE_UNROLL
         for (int r = 0; r < DOT4_ROWS; r++) {
             const f32_part w = part_set(weights[r * stride + j]);
@@ -130,7 +137,7 @@ BOLIDE_INLINE void dot4_columns(int parts, int64_t dtype, const char *const *v,
 }
 
 /* Eight values for four rows. */
-BOLIDE_INLINE void dot4_values(int64_t dtype, const char *const *v, const char *const *next,
+BOLIDE_INLINE void dot4_values(int64_t dtype, const char *const *v, const dot4_rows *next,
                                const float *weights, int64_t stride, float *o) {
     int first = 0;
     BOLIDE_UNROLL

@@ -374,23 +374,18 @@ void write_item(const params &p, const work &w, const rows_state &r, const float
 #pragma unroll
     for (int i = 0; i < 2; i++) {
         const int32_t row = share_row() + row_of(i);
-        if (row >= end)
-            continue;
-        const bool first = W == 0 && threadIdx.x % 4 == 0;
-        const int64_t at = slot_row_of(p, w.slot, row);
-        place to = {};
-        if (w.slot < 0)
-            to = finish(p, w, row, r.m[i], l[i], first);
-        else if (first)
-            put_slot_ml(p, at, r.m[i], l[i]);
+        const bool is = row < end, first = is && W == 0 && threadIdx.x % 4 == 0;
+        if (w.slot < 0) {
+            const place to = finish(p, w, is ? row : end - 1, r.m[i], l[i], first);
+            write_row(to.out + W * OWN, i, is, to.factor, o);
+        } else if (is) {
+            const int64_t at = slot_row_of(p, w.slot, row);
+            if (first)
+                put_slot_ml(p, at, r.m[i], l[i]);
 #pragma unroll
-        for (int j = 0; j < OWN / 8; j++) {
-            const int column = W * OWN + j * 8 + (int)threadIdx.x % 4 * 2;
-            const float a = o[4 * j + 2 * i], b = o[4 * j + 2 * i + 1];
-            if (w.slot < 0)
-                put_out(to, column, {a, b});
-            else
-                put_slot(p, at, column, a, b);
+            for (int j = 0; j < OWN / 8; j++)
+                put_slot(p, at, W * OWN + j * 8 + (int)threadIdx.x % 4 * 2, o[4 * j + 2 * i],
+                         o[4 * j + 2 * i + 1]);
         }
     }
     named_sync(BOTH, THREADS); /* before the sums are written again */

@@ -379,6 +379,7 @@ static bool is_latent_plain(const bolide__attention_params *p) {
            !p->k_scale.tensor &&
            (!tail || (!p->tail_scale.tensor && p->tail_scale.number == p->k_scale.number)) &&
            is_wide(p->q_dtype, p->q, p->q_h) && is_wide(p->kv_dtype, p->k, p->k_page | p->k_n) &&
+           is_wide(p->o_dtype, p->out, p->out_n | p->out_h) &&
            (!tail || (is_wide(p->q_dtype, p->q_tail, p->q_tail_h) &&
                       is_wide(p->kv_dtype, p->k_tail, p->k_tail_page | p->k_tail_n)));
 }

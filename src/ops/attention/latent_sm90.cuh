@@ -56,6 +56,18 @@ void multiply_part(float (&x)[KEYS / 2], uint32_t q, uint32_t k, uint32_t tail) 
     }
 }
 
+/* Phases of the barriers of both places of tiles, and of Q, as one who waits for them counts. */
+struct course {
+    uint32_t phases; /* bit w: of tiles in place w; bit 2: of Q */
+
+    __forceinline__ uint32_t of(int i) const {
+        return phases >> i & 1;
+    }
+    __forceinline__ void turn(int i) {
+        phases ^= 1u << i;
+    }
+};
+
 /* Products of a tile. The values added before are there first; if there were any, `freed`, half of
  * a tile for which the loader waits, is given back. */
 template <int W>
@@ -79,11 +91,14 @@ void ask_logits(shared_memory &s, uint32_t phase, bool adding, barrier &freed, f
 
 /* Tile 0 of a pair by warpgroup 0: its weights, and its values with them. */
 template <class C>
-void own_tile_0(const C &c, int32_t tile, uint32_t phase, shared_memory &s, rows_state &r,
-                float (&o)[OWN / 2]) {
+void own_tile_0(const C &c, int32_t tile, int32_t count, shared_memory &s, course &at,
+                rows_state &r, float (&o)[OWN / 2]) {
     float x[KEYS / 2], base[2], sum[2];
     uint32_t weights[KEYS / 4];
-    ask_logits<0>(s, phase, tile > 0, s.empty[1][1], x, o);
+    ask_logits<0>(s, at.of(0), tile > 0, s.empty[1][1], x, o);
+    at.turn(0);
+    if (tile + 2 >= count)
+        leave(s.empty_q);
     finish_logits<0>(c, s, tile, x);
     soften<0>(s, r, x, base, sum, weights);
     named_arrive(WEIGHTS, 256);
@@ -95,12 +110,13 @@ void own_tile_0(const C &c, int32_t tile, uint32_t phase, shared_memory &s, rows
 
 /* Asks for the values of the other warpgroup's tile to be added. */
 template <int W>
-void add_other_tile(shared_memory &s, uint32_t phase, rows_state &r, float (&o)[OWN / 2]) {
+void add_other_tile(shared_memory &s, course &at, rows_state &r, float (&o)[OWN / 2]) {
     float base[2];
     named_sync(WEIGHTS + 1 - W, 256);
     read_base<W>(s, base);
     change_base(r, base, o);
-    wait_full(s.full[1 - W][1], phase);
+    wait_full(s.full[1 - W][1], at.of(1 - W));
+    at.turn(1 - W);
     const uint32_t v = values_of(s, W, 1 - W);
     const uint32_t weights = uniform_half(row_descriptor(shared_address(s.tail[1 - W])));
     wgmma_fence();
@@ -110,12 +126,15 @@ void add_other_tile(shared_memory &s, uint32_t phase, rows_state &r, float (&o)[
 
 /* Tile 1 of a pair by warpgroup 1; meanwhile the values of tile 0 are added. */
 template <class C>
-void both_tiles_1(const C &c, int32_t tile, uint32_t phase, shared_memory &s, rows_state &r,
-                  float (&o)[OWN / 2]) {
+void both_tiles_1(const C &c, int32_t tile, int32_t count, shared_memory &s, course &at,
+                  rows_state &r, float (&o)[OWN / 2]) {
     float x[KEYS / 2], base[2], sum[2];
     uint32_t weights[KEYS / 4];
-    ask_logits<1>(s, phase, tile > 1, s.empty[1][0], x, o);
-    add_other_tile<1>(s, phase, r, o);
+    ask_logits<1>(s, at.of(1), tile > 1, s.empty[1][0], x, o);
+    at.turn(1);
+    if (tile + 2 >= count)
+        leave(s.empty_q);
+    add_other_tile<1>(s, at, r, o);
     finish_logits<1>(c, s, tile, x);
     soften<1>(s, r, x, base, sum, weights);
     named_arrive(WEIGHTS + 1, 256);
@@ -124,28 +143,39 @@ void both_tiles_1(const C &c, int32_t tile, uint32_t phase, shared_memory &s, ro
     add_own_tile<1>(s, r, base, sum, weights, o);
 }
 
-/* Tiles [0, count), in the warpgroup's turn. The phase of a tile's barriers is that of its pair. */
+/* Tiles [0, count), at least one, in the warpgroup's turn. All of them, and Q, are given back. */
 template <int W, class C>
-void run_tiles(const C &c, int32_t count, shared_memory &s, rows_state &r, float (&o)[OWN / 2]) {
+void run_tiles(const C &c, int32_t count, shared_memory &s, course &at, rows_state &r,
+               float (&o)[OWN / 2]) {
     int32_t tile = W;
     if constexpr (W == 0) {
 #pragma unroll 1
         for (; tile + 1 < count; tile += 2) {
-            own_tile_0(c, tile, tile / 2 & 1, s, r, o);
-            add_other_tile<0>(s, tile / 2 & 1, r, o);
+            own_tile_0(c, tile, count, s, at, r, o);
+            add_other_tile<0>(s, at, r, o);
         }
         if (tile < count)
-            own_tile_0(c, tile, tile / 2 & 1, s, r, o);
+            own_tile_0(c, tile, count, s, at, r, o);
     } else {
+        if (count == 1)
+            leave(s.empty_q);
 #pragma unroll 1
         for (; tile < count; tile += 2)
-            both_tiles_1(c, tile, tile / 2 & 1, s, r, o);
+            both_tiles_1(c, tile, count, s, at, r, o);
         if (tile == count) {
             wgmma_wait<0>(o);
-            add_other_tile<1>(s, (tile - 1) / 2 & 1, r, o);
+            if (tile > 1)
+                leave(s.empty[1][0]);
+            add_other_tile<1>(s, at, r, o);
         }
     }
     wgmma_wait<0>(o);
+    if constexpr (W == 0) {
+        if (tile == count)
+            leave(s.empty[1][1]);
+    } else {
+        leave(s.empty[tile == count ? 0 : 1][tile == count ? 1 : 0]);
+    }
 }
 
 /* The sums of weights of both warpgroups; they are at the same bases. */

@@ -3,7 +3,8 @@
 // What the kernels of latents on Hopper do with 64 rows between products: two warpgroups compute,
 // each has half of the columns of the values. Tile w of a pair has its weights from warpgroup w, in
 // that one's registers and in shared memory for the other. Included behind the constants KEYS,
-// HALF, BLOCK and OWN, the type `half`, and a `shared_memory` that has k, tail and base.
+// HALF, BLOCK and OWN, the types `half` and `out_elem`, and a `shared_memory` that has k, tail and
+// base.
 
 #ifndef BOLIDE_OPS_ATTENTION_LATENT_SM90_ROWS_CUH
 #define BOLIDE_OPS_ATTENTION_LATENT_SM90_ROWS_CUH
@@ -144,6 +145,34 @@ template <int W> void read_base(const shared_memory &s, float (&base)[2]) {
 #pragma unroll
     for (int i = 0; i < 2; i++)
         base[i] = s.base[1 - W][row_of(i)];
+}
+
+/* Row i of a thread's two, from its warpgroup's first column on, where 16 bytes may be written at
+ * once. A row without a key is 0 whatever its sums are. */
+void write_row(out_elem *to, int i, bool is, float factor, const float (&o)[OWN / 2]) {
+    const int lane = threadIdx.x % 4;
+#pragma unroll
+    for (int j = 0; j < OWN / 32; j++) {
+        pack<float, 2> x[4];
+#pragma unroll
+        for (int c = 0; c < 4; c++) {
+            const int e = 16 * j + 4 * c + 2 * i;
+            x[c] = {factor == 0 ? 0.0f : o[e] * factor, factor == 0 ? 0.0f : o[e + 1] * factor};
+        }
+        if constexpr (sizeof(out_elem) == 2) {
+            uint32_t y[4];
+#pragma unroll
+            for (int c = 0; c < 4; c++)
+                y[c] = floats_to_halves<out_elem>(x[c].at[0], x[c].at[1]);
+            exchange_words(y);
+            if (is)
+                store(to + 32 * j + 8 * lane, words<16>{y[0], y[1], y[2], y[3]});
+        } else if (is) {
+#pragma unroll
+            for (int c = 0; c < 4; c++)
+                store(to + 32 * j + 8 * c + 2 * lane, pack_floats<out_elem>(x[c].at));
+        }
+    }
 }
 
 #endif

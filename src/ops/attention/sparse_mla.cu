@@ -340,7 +340,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     shared_memory &s = *reinterpret_cast<shared_memory *>(dynamic);
     wait_for_previous_kernel();
     release_next_kernel();
-    const item w = item_of(p);
+    const item w = item_of(p, blockIdx.x);
     rows_state r;
     r.m[0] = r.m[1] = -INFINITE;
     r.l[0] = r.l[1] = 0;

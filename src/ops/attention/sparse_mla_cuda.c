@@ -114,11 +114,17 @@ static bool is_q_wide(const bolide__sparse_mla_params *p) {
     return (((uintptr_t)p->q | (uint64_t)((p->q_n | p->q_h) * 2)) & 15) == 0;
 }
 
+/* Whether every row of the result can be written in pieces of 16 bytes. */
+static bool is_out_wide(const bolide__sparse_mla_params *p) {
+    const int64_t size = bolide__dtype_bytes(p->o_dtype);
+    return (((uintptr_t)p->out | (uint64_t)((p->out_n | p->out_h) * size)) & 15) == 0;
+}
+
 /* Whether sparse_mla_sm90.cu takes the call. */
 static bool is_sm90(const bolide__call *call, const bolide__sparse_mla_params *p) {
     const int64_t halves = BOLIDE_F16 | BOLIDE_BF16;
     const bool packed = p->format != BOLIDE_MLA_KV_PLAIN;
-    return bolide__cuda_has_wgmma(call->ctx) && is_wide(p) && is_q_wide(p) &&
+    return bolide__cuda_has_wgmma(call->ctx) && is_wide(p) && is_q_wide(p) && is_out_wide(p) &&
            (p->d_vo == 512 || p->d_vo == 256) && (p->d_qk == p->d_vo || p->d_qk == p->d_vo + 64) &&
            (packed ? p->q_dtype == BOLIDE_BF16
                    : (p->q_dtype & halves) && p->kv_dtype == p->q_dtype);
@@ -152,7 +158,7 @@ static int64_t shared_bytes_sm90(const bolide__sparse_mla_params *p, int64_t row
     const int64_t keys = BOLIDE__SPARSE90_KEYS, q = p->d_qk / 64 + (rows == 16 ? 2 : 0);
     const int64_t slots = is_wide_loader(p, rows) ? 4 : 2;
     return q * rows * 128 + (2 * p->d_vo / 64 + 2) * keys * 128 + keys * (16 + slots * 24) +
-           2 * 512 + 2 * 8 + 8 * 8;
+           2 * 512 + 2 * 8 + 10 * 8;
 }
 
 /* So many that each multiprocessor has what it can hold. */
@@ -281,11 +287,14 @@ static bolide_status run_sm90(const bolide__call *call, const bolide__sparse_mla
     bolide__spec_add(&s, "D_VO", p->d_vo);     /* 512, 256 */
     bolide__spec_add(&s, "ROWS", c->rows);     /* 16, 64 */
     g->block = is_wide_loader(p, c->rows) ? BOLIDE__SPARSE90_MOST : BOLIDE__SPARSE90_THREADS;
+    if (c->rows == 64 && g->x > bolide__cuda_limits_of(call->ctx)->sm_count)
+        g->x = bolide__cuda_limits_of(call->ctx)->sm_count; /* a block holds a multiprocessor */
     return bolide__cuda_launch(call, &s, g, p, sizeof *p);
 }
 
 static bolide_status run_merge(const bolide__call *call, const bolide__sparse_mla_params *p) {
-    const bolide__grid g = {.x = p->n * p->h_q, .block = MERGE_THREADS, .dependent = 1};
+    const bolide__grid g = {
+        .x = p->n * p->h_q, .block = MERGE_THREADS, .dependent = BOLIDE__BEHIND_OWN};
     bolide__spec s = BOLIDE_SPEC("attention/sparse_mla_merge.cu", "bolide_sparse_mla_merge");
     bolide__spec_add(&s, "OT", p->o_dtype); /* 5 values */
     bolide__spec_add(&s, "D_VO", p->d_vo);  /* 512, 256 */

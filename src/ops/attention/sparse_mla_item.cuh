@@ -12,12 +12,12 @@ struct item {
     int32_t first, begin, end; /* keys of the first list; of the piece, over both lists */
 };
 
-item item_of(const params &p) {
+item item_of(const params &p, uint32_t index) {
     item w;
     const uint32_t a_token = (uint32_t)(p.tiles * p.pieces);
-    w.token = (int32_t)(blockIdx.x / a_token);
-    w.tile = (int32_t)(blockIdx.x % a_token / (uint32_t)p.pieces);
-    w.piece = (int32_t)(blockIdx.x % (uint32_t)p.pieces);
+    w.token = (int32_t)(index / a_token);
+    w.tile = (int32_t)(index % a_token / (uint32_t)p.pieces);
+    w.piece = (int32_t)(index % (uint32_t)p.pieces);
     w.head = w.tile * ROWS;
     w.heads = smaller((int32_t)p.h_q - w.head, ROWS);
     w.first = count_of(p, 0, w.token);

@@ -5,6 +5,8 @@
 // 16-bit rows are copied by cp.async, a row of 128 bytes by eight lanes, so that all copies of four
 // rows have one address and constant offsets. Rows of 8 bits come through registers, which are
 // loaded for one half of a tile while the half before is widened into shared memory.
+// A block of many heads stays and takes one such piece of work after another: the next one's Q and
+// first tiles come while the rows of the last are written.
 
 #include "cuda/device/base.cuh"
 #include "cuda/device/load.cuh"
@@ -62,6 +64,7 @@ struct shared_memory {
     float sum[2][64];
     float top[2][4][4][4], parts[2][4][16]; /* few: of a warp's keys, by head */
     alignas(8) uint16_t there[2][4];        /* a bit a key, by the warp that loads it */
+    barrier full_q, empty_q;
     barrier full[2][2], empty[2][2];
     /* Of packed rows only: their scales, and where they lie. */
     alignas(16) uint32_t scales[2 * LOADERS][KEYS][4];
@@ -102,6 +105,29 @@ template <int W> void finish_logits_few(const context &c, const shared_memory &s
         x[e] = there >> e / 2 % 2 * 8 & 1 ? x[e] * c.scale : -INFINITE;
 }
 
+/* Blocks of many heads are as many as there is room for: each takes every gridDim-th item. */
+uint32_t items_of(const params &p) {
+    return FEW ? gridDim.x : (uint32_t)(p.n * p.tiles * p.pieces);
+}
+
+int32_t tiles_of(const item &w) {
+    return (w.end - w.begin + KEYS - 1) / KEYS;
+}
+
+/* Asks for the rows of Q, by COUNT threads. Heads that are not there are zeros. */
+template <int COUNT>
+void copy_queries(const params &p, const item &w, int thread, shared_memory &s) {
+    constexpr int PIECES = D_QK / 8; /* of 16 bytes */
+    const half *q = static_cast<const half *>(p.q) + w.token * p.q_n + w.head * p.q_h;
+#pragma unroll 6
+    for (int i = thread; i < ROWS * PIECES; i += COUNT) {
+        const int row = i / PIECES, piece = i % PIECES;
+        const bool is = row < w.heads;
+        copy_16(s.q[piece / 8] + row * 128 + ((piece ^ row) & 7) * 16,
+                q + (is ? row * p.q_h + piece * 8 : 0), is ? 16 : 0);
+    }
+}
+
 #include "ops/attention/latent_sm90.cuh"
 
 #include "ops/attention/latent_sm90_few.cuh"
@@ -111,17 +137,9 @@ template <int W> void finish_logits_few(const context &c, const shared_memory &s
 /* ---- a warpgroup that computes -----------------------------------------------------------------
  */
 
-/* By both of them. Heads that are not there are zeros. */
-void load_queries(const params &p, const item &w, shared_memory &s) {
-    constexpr int PIECES = D_QK / 8; /* of 16 bytes */
-    const half *q = static_cast<const half *>(p.q) + w.token * p.q_n + w.head * p.q_h;
-#pragma unroll 6
-    for (int i = threadIdx.x; i < ROWS * PIECES; i += COMPUTING) {
-        const int row = i / PIECES, piece = i % PIECES;
-        const bool is = row < w.heads;
-        copy_16(s.q[piece / 8] + row * 128 + ((piece ^ row) & 7) * 16,
-                q + (is ? row * p.q_h + piece * 8 : 0), is ? 16 : 0);
-    }
+/* Few: by both of them. */
+void load_queries_few(const params &p, const item &w, shared_memory &s) {
+    copy_queries<COMPUTING>(p, w, (int)threadIdx.x, s);
     commit_copies();
     wait_copies<0>();
     fence_async_shared(); /* wgmma reads what these threads have copied */
@@ -135,42 +153,61 @@ void write_item(const params &p, const item &w, const rows_state &r, const float
     join_sums<W>(s, r, l);
 #pragma unroll
     for (int i = 0; i < 2; i++) {
-        const int32_t row = row_of(i);
-        if (row >= w.heads)
-            continue;
-        const float factor = end_row(p, w, row, r.m[i], l[i], W == 0 && threadIdx.x % 4 == 0);
+        const int32_t row = row_of(i), head = w.head + row;
+        const bool is = row < w.heads;
+        const float factor =
+            is ? end_row(p, w, row, r.m[i], l[i], W == 0 && threadIdx.x % 4 == 0) : 0.0f;
+        if (p.pieces == 1) {
+            write_row(static_cast<out_elem *>(p.out) + w.token * p.out_n + head * p.out_h + W * OWN,
+                      i, is, factor, o);
+        } else if (factor != 0) {
+            float *to =
+                p.partial_o + (((int64_t)w.token * p.pieces + w.piece) * p.h_q + head) * D_VO;
 #pragma unroll
-        for (int j = 0; j < OWN / 8; j++)
-            put_columns(p, w, row, W * OWN + j * 8 + (int)threadIdx.x % 4 * 2, factor,
-                        {o[4 * j + 2 * i], o[4 * j + 2 * i + 1]});
+            for (int j = 0; j < OWN / 8; j++)
+                store(to + W * OWN + j * 8 + threadIdx.x % 4 * 2,
+                      pack<float, 2>{o[4 * j + 2 * i], o[4 * j + 2 * i + 1]});
+        }
     }
+    named_sync(BOTH, COMPUTING); /* before the sums are written again */
 }
 
-template <int W> void compute(const params &p, const item &w, shared_memory &s) {
+template <int W> void compute_few(const params &p, shared_memory &s) {
     const context c = {number_of(p.bmm1_tensor, p.bmm1) * LOG2E};
-    const int32_t count = (w.end - w.begin + KEYS - 1) / KEYS;
-    load_queries(p, w, s);
-    if constexpr (FEW) {
-        few_state r;
+    const item w = item_of(p, blockIdx.x);
+    load_queries_few(p, w, s);
+    few_state r;
 #pragma unroll
-        for (int j = 0; j < 4; j++) {
-            r.m[j] = -INFINITE;
-            r.l[j] = 0;
-        }
+    for (int j = 0; j < 4; j++) {
+        r.m[j] = -INFINITE;
+        r.l[j] = 0;
+    }
 #pragma unroll
-        for (int i = 0; i < BLOCKS * 8; i++)
-            r.o[i / 8][i % 8] = 0;
-        run_few<W>(c, count, s, r);
-        leave_few<W>(s, r);
-        write_few(p, w, s);
-    } else {
+    for (int i = 0; i < BLOCKS * 8; i++)
+        r.o[i / 8][i % 8] = 0;
+    run_few<W>(c, tiles_of(w), s, r);
+    leave_few<W>(s, r);
+    write_few(p, w, s);
+}
+
+template <int W> void compute(const params &p, shared_memory &s) {
+    const context c = {number_of(p.bmm1_tensor, p.bmm1) * LOG2E};
+    course at = {};
+#pragma unroll 1
+    for (uint32_t i = blockIdx.x; i < items_of(p); i += gridDim.x) {
+        const int32_t count = of_warp(tiles_of(item_of(p, i)));
         rows_state r = {{-INFINITE, -INFINITE}, {0, 0}};
         float o[OWN / 2];
 #pragma unroll
-        for (int i = 0; i < OWN / 2; i++)
-            o[i] = 0;
-        run_tiles<W>(c, count, s, r, o);
-        write_item<W>(p, w, r, o, s);
+        for (int j = 0; j < OWN / 2; j++)
+            o[j] = 0;
+        if (count > 0) {
+            wait_full(s.full_q, at.of(2));
+            at.turn(2);
+            run_tiles<W>(c, count, s, at, r, o);
+        }
+        asm volatile("" : "+r"(i)); /* nothing of the item is kept in registers */
+        write_item<W>(p, item_of(p, i), r, o, s);
     }
 }
 
@@ -178,6 +215,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     bolide_sparse_mla_sm90(const __grid_constant__ bolide__sparse_mla_params p) {
     shared_memory &s = *reinterpret_cast<shared_memory *>(dynamic);
     if (threadIdx.x == 0) {
+        barrier_init(s.full_q, 128);
+        barrier_init(s.empty_q, 8);
         for (int i = 0; i < 2; i++) {
             for (int j = 0; j < 2; j++) {
                 barrier_init(s.full[i][j], full_arrivals(i, j));
@@ -189,7 +228,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     __syncthreads();
     wait_for_previous_kernel();
     release_next_kernel();
-    const item w = item_of(p);
     const int group = (int)threadIdx.x / 128;
     if (group >= 2) {
         if constexpr (LOADERS == 2)
@@ -197,17 +235,24 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         else if constexpr (!FEW)
             give_registers<RAW ? 88 : 56>();
         if (LOADERS == 2 && group == 3)
-            load_all<1>(p, w, s);
+            load_all<1>(p, s);
         else
-            load_all<0>(p, w, s);
+            load_all<0>(p, s);
     } else {
         if constexpr (LOADERS == 2)
             give_registers<112>();
         else if constexpr (!FEW)
             take_registers<RAW ? 208 : 224>();
-        if (group == 0)
-            compute<0>(p, w, s);
-        else
-            compute<1>(p, w, s);
+        if constexpr (FEW) {
+            if (group == 0)
+                compute_few<0>(p, s);
+            else
+                compute_few<1>(p, s);
+        } else {
+            if (group == 0)
+                compute<0>(p, s);
+            else
+                compute<1>(p, s);
+        }
     }
 }

@@ -54,6 +54,16 @@ template <int W> void put_there(shared_memory &s, uint32_t there) {
     }
 }
 
+/* Q of an item, once the products with that of the item before are there. */
+void load_queries(const params &p, const item &w, int32_t count, course &at, shared_memory &s) {
+    if (FEW || count <= 0)
+        return;
+    barrier_wait(s.empty_q, at.of(2));
+    at.turn(2);
+    copy_queries<128>(p, w, (int)threadIdx.x % 128, s);
+    barrier_arrive_copied(s.full_q);
+}
+
 /* ---- rows of 16 bits ---------------------------------------------------------------------------
  */
 
@@ -93,23 +103,32 @@ void copy_tile(const params &p, shared_memory &s, const char *row, uint32_t phas
     copy_part<W, 1>(s, from, bytes, to);
 }
 
-void copy_tiles(const params &p, const item &w, int32_t count, shared_memory &s) {
+void copy_tiles(const params &p, shared_memory &s) {
     const int row = (int)threadIdx.x % 128 / 8 % 4, warp = (int)threadIdx.x % 128 / 32;
     uint32_t to =
         shared_address(s.k) + warp * 2048 + row * 128 + (((int)threadIdx.x ^ row) & 7) * 16;
     /* NVRTC 13.0 writes an illegal instruction where it knows a part that is the same for all. */
     asm volatile("" : "+r"(to));
-    asked next[2] = {ask(p, w, 0), ask(p, w, 1)};
-    uint32_t phase = 1;
+    const uint32_t items = items_of(p);
+    course at = {7};
 #pragma unroll 1
-    for (int32_t tile = 0; tile < count; tile += 2) {
-        const location at[2] = {find(p, w, next[0]), find(p, w, next[1])};
-        next[0] = ask(p, w, tile + 2);
-        next[1] = ask(p, w, tile + 3);
-        copy_tile<0>(p, s, at[0].row, phase, to);
-        if (tile + 1 < count)
-            copy_tile<1>(p, s, at[1].row, phase, to);
-        phase ^= 1;
+    for (uint32_t i = blockIdx.x; i < items; i += gridDim.x) {
+        const item w = item_of(p, i);
+        const int32_t count = tiles_of(w);
+        asked next[2] = {ask(p, w, 0), ask(p, w, 1)};
+        load_queries(p, w, count, at, s);
+#pragma unroll 1
+        for (int32_t tile = 0; tile < count; tile += 2) {
+            const location rows[2] = {find(p, w, next[0]), find(p, w, next[1])};
+            next[0] = ask(p, w, tile + 2);
+            next[1] = ask(p, w, tile + 3);
+            copy_tile<0>(p, s, rows[0].row, at.of(0), to);
+            at.turn(0);
+            if (tile + 1 < count) {
+                copy_tile<1>(p, s, rows[1].row, at.of(1), to);
+                at.turn(1);
+            }
+        }
     }
 }
 
@@ -242,31 +261,34 @@ void widen_part(const params &p, shared_memory &s, uint4 (&x)[LOADS], uint32_t p
     leave(s.full[W][PART]);
 }
 
-void widen_tiles(const params &p, const item &w, int32_t count, shared_memory &s) {
+void widen_tiles(const params &p, const item &w, course &at, shared_memory &s) {
+    const int32_t count = tiles_of(w);
     asked next[2] = {ask(p, w, 0), ask(p, w, 1)};
+    load_queries(p, w, count, at, s);
     find_packed<0>(p, w, next[0], s);
     find_packed<1>(p, w, next[1], s);
     uint4 x[LOADS];
 #pragma unroll
     for (int i = 0; i < LOADS; i++)
         x[i] = load_piece<0, 0>(s.row[0][row_of_load(hidden_thread(), i)], hidden_thread());
-    uint32_t phase = 1;
 #pragma unroll 1
     for (int32_t tile = 0; tile < count; tile += 2) {
         next[0] = ask(p, w, tile + 2);
         next[1] = ask(p, w, tile + 3);
-        widen_part<0, 0, 0, 0, 1, 0>(p, s, x, phase);
-        widen_part<0, 1, 0, 1, 0, 1>(p, s, x, phase);
+        widen_part<0, 0, 0, 0, 1, 0>(p, s, x, at.of(0));
+        widen_part<0, 1, 0, 1, 0, 1>(p, s, x, at.of(0));
+        at.turn(0);
         __syncwarp(); /* all have read where the rows lie */
         find_packed<0>(p, w, next[0], s);
         if (tile + 1 < count) {
-            widen_part<1, 0, 1, 1, 1, 1>(p, s, x, phase);
-            widen_part<1, 1, 1, 0, 0, 0>(p, s, x, phase);
+            widen_part<1, 0, 1, 1, 1, 1>(p, s, x, at.of(1));
+            widen_part<1, 1, 1, 0, 0, 0>(p, s, x, at.of(1));
+            at.turn(1);
         }
         __syncwarp();
         find_packed<1>(p, w, next[1], s);
-        phase ^= 1;
     }
+    __syncwarp(); /* the same, before the next item */
 }
 
 /* A tile of a warpgroup that has every second one, from one slot, while its next is loaded, whose
@@ -304,14 +326,19 @@ void widen_second(const params &p, const item &w, int32_t count, shared_memory &
 }
 
 /* By a warpgroup; where there are two of them, W is its number. */
-template <int W> void load_all(const params &p, const item &w, shared_memory &s) {
-    const int32_t count = (w.end - w.begin + KEYS - 1) / KEYS;
-    if constexpr (LOADERS == 2)
-        widen_second<W>(p, w, count, s);
-    else if constexpr (RAW)
-        widen_tiles(p, w, count, s);
-    else
-        copy_tiles(p, w, count, s);
+template <int W> void load_all(const params &p, shared_memory &s) {
+    if constexpr (LOADERS == 2) {
+        const item w = item_of(p, blockIdx.x);
+        widen_second<W>(p, w, tiles_of(w), s);
+    } else if constexpr (RAW) {
+        const uint32_t items = items_of(p);
+        course at = {7};
+#pragma unroll 1
+        for (uint32_t i = blockIdx.x; i < items; i += gridDim.x)
+            widen_tiles(p, item_of(p, i), at, s);
+    } else {
+        copy_tiles(p, s);
+    }
 }
 
 #endif

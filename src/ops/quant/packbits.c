@@ -48,7 +48,8 @@ static bolide__spec spec_of(const char *function, const bolide__packbits_params 
 static bolide_status pack_cuda(const bolide__call *call, const bolide__packbits_params *p,
                                int64_t index) {
     const bolide__spec s = spec_of("bolide_packbits", p, index);
-    const bolide__grid g = {.x = (p->m + 255) / 256, .block = 256, .dependent = 1};
+    const bolide__grid g = {
+        .x = (p->m + 255) / 256, .block = 256, .dependent = index ? BOLIDE__BEHIND_OWN : 1};
     return bolide__cuda_launch(call, &s, &g, p, sizeof *p);
 }
 
