@@ -133,7 +133,7 @@ __forceinline__ void write_one_hot(const row_view &r, exchange &e, const params 
 }
 
 /* Makes masses of the logits in the cache and gives this warp's sum. */
-__forceinline__ uint64_t weigh_cache(const row_view &r, const weighing &w, mass_unit u) {
+__forceinline__ uint64_t weigh_cache(const row_view &r, float max, float slope, mass_unit u) {
     mass_sum sum;
     walk(
         r,
@@ -141,7 +141,7 @@ __forceinline__ uint64_t weigh_cache(const row_view &r, const weighing &w, mass_
             float y[4];
 #pragma unroll
             for (int i = 0; i < 4; i++)
-                y[i] = weight_of(w, x[i]);
+                y[i] = softened(x[i], max, slope);
             sum.add4(y, u);
             keep_vector(r, j, y);
         },
@@ -164,7 +164,7 @@ __forceinline__ void softmax(row_view &r, exchange &e, const params &p, int64_t 
     const weighing w = {-INFINITE, max, fmaxf(fminf(1.0f / t, LARGEST), bits_float(1))};
     uint64_t own;
     if constexpr (CACHED) {
-        own = weigh_cache(r, w, u);
+        own = weigh_cache(r, max, slope_of(t), u);
     } else {
         r.weights = &w;
         r.weighed = true;

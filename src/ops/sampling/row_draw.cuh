@@ -49,6 +49,18 @@ __forceinline__ uint64_t uniform53(const bolide__per_row &seed, const bolide__pe
     return ((uint64_t)w.x << 32 | w.y) >> 11;
 }
 
+/* What softmax multiplies with, by temperature. */
+__forceinline__ float slope_of(float temperature) {
+    const float inverse = fmaxf(fminf(1.0f / temperature, LARGEST), bits_float(1));
+    return fminf(inverse * LOG2E, LARGEST);
+}
+
+/* Softmax's e^((x - max) / temperature), the same bits wherever a row is softened; NaN counts for
+ * nothing. Its relative error grows with the distance, but what is far is small beside the sum. */
+__forceinline__ float softened(float x, float max, float slope) {
+    return exp2_fast(fmaxf((x - max) * slope, -INFINITE));
+}
+
 /* Vector j of this warp, which another pass has read before. */
 __forceinline__ void look_at(const row_view &r, int j, float (&x)[4]) {
     if constexpr (CACHED) {

@@ -165,15 +165,13 @@ __forceinline__ void soften(walker &w, const params &p, int64_t row, values &x) 
         return;
     }
     const mass_unit u = unit_of(1.0f, (int)p.v);
-    const float inverse = fmaxf(fminf(1.0f / t, LARGEST), bits_float(1));
-    const float slope = fminf(inverse * LOG2E, LARGEST);
+    const float slope = slope_of(t);
     mass_sum sum;
 #pragma unroll
     for (int n = 0; n < GROUPS; n++) {
 #pragma unroll
         for (int i = 0; i < 4; i++)
-            /* NaN counts for nothing. */
-            x[n][i] = exp2_fast(fmaxf((x[n][i] - max) * slope, -INFINITE));
+            x[n][i] = softened(x[n][i], max, slope);
         sum.add4(x[n], u);
     }
     sum.carry();
