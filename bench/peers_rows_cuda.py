@@ -47,7 +47,7 @@ def rmsnorm(p, door):
         return door.call("rmsnorm", {"input": x, "weight": weight, "out": out})
 
     return lambda: (randn(n, d), randn(n, d)), ours, {
-        "flashinfer": lambda x, out: lambda: flashinfer.rmsnorm(x, weight, out=out),
+        "flashinfer": lambda x, out: lambda: flashinfer.rmsnorm(x, weight, out=out, enable_pdl=False),
         "torch.compile": lambda x, out: lambda: norm(x, weight)}, 4 * n * d, 0
 
 
@@ -65,7 +65,7 @@ def fused_add_rmsnorm(p, door):
         return door.call("fused_add_rmsnorm", {"input": x, "residual": r, "weight": weight})
 
     return lambda: (randn(n, d), randn(n, d)), ours, {
-        "flashinfer": lambda x, r: lambda: flashinfer.fused_add_rmsnorm(x, r, weight),
+        "flashinfer": lambda x, r: lambda: flashinfer.fused_add_rmsnorm(x, r, weight, enable_pdl=False),
         "torch.compile": lambda x, r: lambda: add_norm(x, r)}, 8 * n * d, 0
 
 
@@ -89,7 +89,7 @@ def silu_and_mul(p, door):
         return door.call("silu_and_mul", {"input": x, "out": out})
 
     return lambda: (randn(n, 2 * d), randn(n, d)), ours, {
-        "flashinfer": lambda x, out: lambda: flashinfer.silu_and_mul(x, out=out),
+        "flashinfer": lambda x, out: lambda: flashinfer.silu_and_mul(x, out=out, enable_pdl=False),
         "torch.compile": lambda x, out: lambda: act(x)}, 6 * n * d, 0
 
 

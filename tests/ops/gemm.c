@@ -60,6 +60,9 @@ static const char *const mm_bf16_cases[] = {
     "mm_bf16 m=130 n=264 k=1032 a=f16 out_dtype=f16 bias=f32",
     "mm_bf16 m=30,200 n=50 k=136 a=bf16 out_dtype=f32 out.pad=3 a.pad=8 b.pad=8",
     "mm_bf16 m=3000 n=2100 k=200 a=bf16", /* several waves of tiles */
+    /* A GPU has tiles of several widths, so that few of its multiprocessors are idle. */
+    "mm_bf16 m=9,130 n=8504,14900 k=72 a=bf16",
+    "mm_bf16 m=12,70 n=8505 k=72 a=f16 out_dtype=f16,f32 bias=bf16",
     "mm_bf16 m=100 n=40 k=1024 a.values=nan,inf,mix,zero,tiny,large a=f16,bf16 out_dtype=f32",
     "mm_bf16 m=2 a=f32 expect=invalid_argument:a",
 };

@@ -15,6 +15,7 @@ import pytest
 
 import bolide
 import import_cost
+from test_signatures import HERE, found
 
 ROOT = Path(__file__).parents[2]
 BUILD = ROOT / "build"
@@ -33,6 +34,23 @@ def test_coverage_counts_what_the_tool_counts():
     expected = [(e["name"], e["op"], e["param"], e["status"], tuple(e.get("values", ())),
                  e.get("reason", "")) for e in lines if "op" in e]
     assert [tuple(p) for p in found.parameters] == expected
+
+
+def test_reference_has_every_documented_name():
+    """Each name that FlashInfer documents, or has at top level, and that is here."""
+    index = ROOT / "docs" / "reference" / "index.rst"
+    if not index.exists():
+        pytest.skip("the sources are not here")
+    text = index.read_text(encoding="utf-8")
+    lines = [line.split()[-1] for line in text.splitlines() if line.startswith(".. auto")]
+    modules = {line.split()[-1] for line in text.splitlines() if line.startswith(".. automodule")}
+    last = {name.rpartition(".")[2] for name in lines}
+    left = {row["name"] for row in HERE
+            if row["kind"] in ("function", "class", "enum") and "." not in row["name"]
+            and (row.get("listed_in_docs") or row.get("exported_at_top"))
+            and row["name"] not in last
+            and getattr(found(row), "__module__", None) not in modules}
+    assert not left
 
 
 @needs_build

@@ -27,12 +27,13 @@ typedef struct bolide__mm_params {
 
 /* The same for mm_sm90.cu: b is columns that lie side by side in k. */
 typedef struct bolide__mm_sm90_params {
-    bolide__tensor_map a; /* [batch or 1, m, k]: boxes of BM rows of 64 k */
+    bolide__tensor_map a; /* [batch or 1, m, k]: boxes of up to BM rows of 64 k */
     bolide__tensor_map b; /* [batch or 1, n, k]: boxes of BN rows */
     bolide__mm_params mm;
     int32_t tiles, tiles_n;
     int32_t slices;         /* of 64 of k */
     int32_t step_a, step_b; /* 0: one for the whole batch */
+    int32_t a_bytes;        /* of a box of a, which has at most BM rows */
 } bolide__mm_sm90_params;
 
 enum {

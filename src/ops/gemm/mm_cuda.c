@@ -10,9 +10,15 @@
 #include "ops/gemm/gemm_device.h"
 #include "ops/gemm/gemm_internal.h"
 
-/* mm_few.cu reads all of a for every 16 columns, which beyond 8 rows costs more than a tile does.
- */
-enum { FEW_ROWS = 16, FEW_ROWS_WGMMA = 8, MOST_BATCH = 65535, STAGES = 4 };
+/* mm_few.cu reads all of a for every 16 columns. Beside the copy engine it wins with so few rows
+ * and no more bytes of b than its blocks take at one go. */
+enum {
+    FEW_ROWS = 16,
+    FEW_ROWS_WGMMA = 4,
+    FEW_BYTES_WGMMA = 48 << 20,
+    MOST_BATCH = 65535,
+    STAGES = 4
+};
 
 /* What the memory of the operands and the result allows. */
 typedef struct access {
@@ -118,21 +124,28 @@ static plan tiled(const bolide__mm_params *p, int64_t batch, int32_t rows, int32
     return t;
 }
 
-/* A tile of 128 columns takes a little more than half the time of one of 256. Two blocks share one
- * if there is room for both and each has enough slices to fill its ring. Clusters of four were
- * slower: a part of the chip holds 16 or 18 blocks, so that some of 32 clusters had to wait. */
+/* Tiles of the width with the least time: one of w columns takes as long as w and half its rows,
+ * and the chip makes sm_count of them at a time. Two blocks share a tile if there is room for both
+ * and each has enough slices to fill its ring. Clusters of four were slower: a part of the chip
+ * holds 16 or 18 blocks, so that some of 32 clusters had to wait. */
 static plan plan_of(const bolide__mm_params *p, int64_t batch, int64_t sm_count) {
-    enum { FEWEST_SLICES = 4 };
+    enum { FEWEST_SLICES = 4, WIDTHS = 5 };
+    static const int32_t widths[WIDTHS] = {64, 112, 128, 224, 256};
     const int64_t slices = (p->k + BOLIDE__MM_SM90_BK - 1) / BOLIDE__MM_SM90_BK;
-    plan t = tiled(p, batch, p->m <= 64 ? 64 : 128, 128);
-    const plan wide = tiled(p, batch, 128, 256);
-    const int64_t waves = (t.tiles + sm_count - 1) / sm_count;
-    const int64_t wide_waves = (wide.tiles + sm_count - 1) / sm_count;
-    if (p->m > 64 && 16 * wide_waves <= 9 * waves)
-        return wide;
-    if (2 * t.tiles <= sm_count && slices >= 2 * FEWEST_SLICES)
-        t.cluster = 2;
-    return t;
+    const int32_t rows = p->m <= 64 ? 64 : 128;
+    plan best = {.rows = 0};
+    int64_t least = 0;
+    for (int i = 0; i < (rows == 64 ? 3 : WIDTHS); i++) {
+        const plan t = tiled(p, batch, rows, widths[i]);
+        const int64_t time = (t.tiles + sm_count - 1) / sm_count * (widths[i] + rows / 2);
+        if (!best.rows || time < least) {
+            best = t;
+            least = time;
+        }
+    }
+    if (2 * best.tiles <= sm_count && slices >= 2 * FEWEST_SLICES)
+        best.cluster = 2;
+    return best;
 }
 
 /* [batch, rows, k] in boxes of so many rows; a batch stride of 0 is one matrix for all. */
@@ -158,13 +171,15 @@ static bolide_status fill_sm90(const bolide__call *call, const bolide__mm_params
         .step_a = p->a_batch != 0,
         .step_b = p->b_batch != 0,
     };
+    const int32_t a_rows = p->m < t->rows ? (int32_t)(p->m + 7) / 8 * 8 : t->rows;
+    q->a_bytes = a_rows * BOLIDE__MM_SM90_BK * 2;
     q->mm.tiles_m = t->tiles_m;
     *fits = t->tiles * t->cluster <= INT32_MAX && p->m <= INT32_MAX / 2 && p->n <= INT32_MAX / 2 &&
             p->k <= INT32_MAX / 2;
     if (!*fits)
         return BOLIDE_OK;
     const bolide__tensor_box boxes[] = {
-        box_of(p->a, dtype, batch, p->m, p->k, p->a_batch, p->a_row, t->rows),
+        box_of(p->a, dtype, batch, p->m, p->k, p->a_batch, p->a_row, a_rows),
         box_of(p->b, dtype, batch, p->n, p->k, p->b_batch, p->b_n, t->columns),
     };
     return bolide__cuda_tensor_maps(call, 2, boxes, (bolide__tensor_map *const[]){&q->a, &q->b},
@@ -179,8 +194,8 @@ static bolide_status launch_sm90(const bolide__call *call, const bolide__spec *d
     s.source = "gemm/mm_sm90.cu";
     s.function = "bolide_mm_sm90";
     bolide__spec_add(&s, "BM", t->rows);         /* 2 values */
-    bolide__spec_add(&s, "BN", t->columns);      /* 2 values with BM 128 */
-    bolide__spec_add(&s, "CLUSTER", t->cluster); /* 2 values with BN 128 */
+    bolide__spec_add(&s, "BN", t->columns);      /* 3 values, 5 with BM 128 */
+    bolide__spec_add(&s, "CLUSTER", t->cluster); /* 2 values with BN 64 */
     bolide__spec_add(&s, "PIECES", pieces);
     const bolide__grid g = {.x = t->cluster > 1 || blocks < most ? blocks : most,
                             .block = BOLIDE__MM_SM90_THREADS,
@@ -199,9 +214,12 @@ bolide_status bolide__mm_cuda(const bolide__call *call, const bolide_tensor *a,
     bolide__mm_params p = params_of(a, b, bias, out);
     const access x = access_of(&p, bolide__elem_bytes(out));
     const int wgmma = bolide__cuda_has_wgmma(call->ctx);
-    const int few = p.m <= (wgmma ? FEW_ROWS_WGMMA : FEW_ROWS) && x.fast_a && x.fast_b && !x.by_n &&
-                    p.k > 0 && !call->ctx->batch_invariant;
     const int64_t batches = a->ndim == 3 ? a->shape[0] : 1;
+    const int few =
+        x.fast_a && x.fast_b && !x.by_n && p.k > 0 && !call->ctx->batch_invariant &&
+        (wgmma ? p.m <= FEW_ROWS_WGMMA &&
+                     2.0 * (double)batches * (double)p.n * (double)p.k <= FEW_BYTES_WGMMA
+               : p.m <= FEW_ROWS);
     bolide__spec s = BOLIDE_SPEC(NULL, NULL);
     add_dtypes(&s, a, bias, out);
     if (!few && x.fast_a && x.fast_b && !x.by_n && p.m > 0 && p.n > 0 && p.k > 0 && batches > 0 &&

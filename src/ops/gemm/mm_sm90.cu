@@ -6,7 +6,9 @@
 // ring, also from one tile to the next; the other two have half a tile each: 64 of 128 rows, or
 // half the columns of 64 rows.
 //
-//     a   BM rows of 64 k, 128 bytes each, as the copy engine lays them out
+//     a   BM rows of 64 k, 128 bytes each, as the copy engine lays them out; of fewer than BM rows
+//         in all those that there are, as rows past the end cost it more than others, and what is
+//         multiplied in their place is not stored
 //     b   BN rows of 64 k, likewise
 //
 // Where there are too few tiles for the chip, CLUSTER blocks share the slices of one tile. Each
@@ -22,6 +24,7 @@
 #include "cuda/device/wgmma.cuh"
 #include "ops/gemm/gemm_device.h"
 #include "ops/gemm/gemm_store.cuh"
+#include "ops/gemm/gemm_wgmma.cuh"
 
 #if !defined(SPEC_DT) || !defined(SPEC_OUT) || !defined(SPEC_BIAS) || !defined(SPEC_BM) ||         \
     !defined(SPEC_BN) || !defined(SPEC_CLUSTER) || !defined(SPEC_PIECES)
@@ -31,13 +34,13 @@ constexpr int64_t DT = SPEC_DT;        /* F16, BF16 */
 constexpr int64_t OUT = SPEC_OUT;      /* F16, BF16, F32 */
 constexpr int64_t BIAS = SPEC_BIAS;    /* the same; 0: none */
 constexpr int BM = SPEC_BM;            /* 64, 128 */
-constexpr int BN = SPEC_BN;            /* 128, 256 */
+constexpr int BN = SPEC_BN;            /* 64, 112, 128; with 128 rows 224, 256 */
 constexpr int CLUSTER = SPEC_CLUSTER;  /* 1, 2 */
 constexpr bool PIECES = SPEC_PIECES;   /* rows of out can be stored 16 bytes at a time */
 constexpr int BK = BOLIDE__MM_SM90_BK; /* 128 bytes */
 constexpr int COMPUTERS = 256, THREADS = BOLIDE__MM_SM90_THREADS;
 constexpr int STAGE_A = BM * 128, STAGE_B = BN * 128;
-constexpr int STAGES = BOLIDE__MM_SM90_BYTES / (STAGE_A + STAGE_B); /* 4, 6, 8 */
+constexpr int STAGES = BOLIDE__MM_SM90_BYTES / (STAGE_A + STAGE_B); /* 4 to 12 */
 constexpr int COLUMNS = BM == 64 ? BN / 2 : BN;                     /* of a warpgroup */
 constexpr int SUMS = COLUMNS / 2;
 constexpr int GROUP = 16; /* rows of tiles that are worked on side by side */
@@ -103,7 +106,7 @@ void load_tiles(const params &p, shared_memory &s) {
         for (int slice = k.begin; slice < k.end; slice++, at.advance()) {
             barrier &full = s.full[at.stage];
             barrier_wait(s.empty[at.stage], at.phase);
-            barrier_expect(full, STAGE_A + STAGE_B);
+            barrier_expect(full, p.a_bytes + STAGE_B);
             copy_box(s.stages.a[at.stage], p.a, full, slice * BK, t.m, t.batch * p.step_a, 0, keep);
             copy_box(s.stages.b[at.stage], p.b, full, slice * BK, t.n, t.batch * p.step_b, 0, keep);
         }
@@ -201,6 +204,26 @@ void store_pairs(const params &p, out_t *row, bool there, int column, const floa
     }
 }
 
+/* The same of eight columns. */
+void store_eight(const params &p, out_t *row, bool there, int column, const float (&sum)[SUMS],
+                 int first) {
+    const int at = column + threadIdx.x % 4 * 2;
+    if (!there || at >= p.mm.n)
+        return;
+    if constexpr (PIECES && OUT != F32) {
+        float x = sum[first], y = sum[first + 1];
+        if constexpr (BIAS != 0) {
+            x += bias_of<BIAS>(p.mm.bias, at);
+            y += bias_of<BIAS>(p.mm.bias, at + 1);
+        }
+        store(row + at, words<4>{floats_to_halves<half_t>(x, y)});
+    } else {
+        store_sum<BIAS>(row, at, sum[first], p.mm.bias);
+        if (at + 1 < p.mm.n)
+            store_sum<BIAS>(row, at + 1, sum[first + 1], p.mm.bias);
+    }
+}
+
 /* Element i of thread t lies in row 16 (t / 32) + t % 32 / 4 + 8 (i / 2 % 2), column 8 (i / 4) +
  * 2 (t % 4) + i % 2. */
 void store_tile(const params &p, const tile &t, int row, int column, const float (&sum)[SUMS]) {
@@ -216,6 +239,9 @@ void store_tile(const params &p, const tile &t, int row, int column, const float
             else
                 store_pairs(p, to, r < p.mm.m, t.n + column + i * 32, sum, i * 16 + half * 2);
         }
+#pragma unroll
+        for (int i = COLUMNS / 32 * 4; i < COLUMNS / 8; i++)
+            store_eight(p, to, r < p.mm.m, t.n + column + i * 8, sum, i * 4 + half * 2);
     }
 }
 
