@@ -114,6 +114,19 @@ static const char *const batch_decode_cases[] = {
     "expect=invalid_argument:draft_mask",
     "batch_decode causal=0 draft_mask=given custom_mask=given expect=invalid_argument:draft_mask",
     "batch_decode v_block_tables=given expect=invalid_argument:v_block_tables",
+    /* few short requests: pieces that a cluster joins, empty ones among them */
+    "batch_decode b=1 len=0,1,15,17,100,255,1000,2048 max_sequence_kv=2048 h_q=32 h_kv=8 d=128 "
+    "x=bf16 page=16 lse=given",
+    "batch_decode b=1 len=4096,3000,17 max_sequence_kv=4096 h_q=32,64 h_kv=4 d=128 x=bf16 page=16",
+    "batch_decode b=1 len=1300 max_sequence_kv=2048 h_q=16 h_kv=8 d=64,128 x=f16 page=1,3,64 "
+    "kv_layout=NHD,HND lse=given sinks=given",
+    "batch_decode len=300:0:512:17 max_sequence_kv=512 h_q=32 h_kv=8 d=128 x=bf16 page=16 "
+    "o_data_type=f32,bf16 k_scale=0.7 v_scale=1.5",
+    "batch_decode b=15 max=128 max_sequence_kv=128 h_q=32 h_kv=8 d=128 x=bf16 page=16 lse=given",
+    "batch_decode b=1 len=1000,40 q_len_per_req=3 max_sequence_kv=1024 h_q=32 h_kv=8 d=128 x=bf16 "
+    "page=16 lse=given window_left=-1,300 logits_soft_cap=0,3",
+    "batch_decode b=2 len=900 max_sequence_kv=1024 h_q=32 h_kv=8 d=128 x=bf16 page=16 "
+    "block_tables=given pos_encoding_mode=2",
 };
 BOLIDE_TEST(batch_decode, batch_decode_cases);
 
@@ -239,6 +252,11 @@ static const char *const batch_attention_cases[] = {
     "batch_attention len=0:1:7:64:65:300 page=1,3,19,256 x=f16 causal=1 lse=given",
     "batch_attention x=f16 q.dtype=bf16 expect=invalid_argument:q",
     "batch_attention b=0",
+    /* requests of many rows and of few in two parts */
+    "batch_attention len=300:400:20:500:7 q_len=200:1:1:130:1 h_q=16 h_kv=4 d=128 page=16 causal=1 "
+    "x=bf16,f16 lse=given",
+    "batch_attention len=600:700:0:250:90 q_len=300:1:0:1:5 h_q=16 h_kv=4 d=128 page=16,5 "
+    "causal=0,1 x=bf16",
 };
 BOLIDE_TEST(batch_attention, batch_attention_cases);
 

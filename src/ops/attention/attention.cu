@@ -45,6 +45,7 @@ constexpr bool SPECIAL = FLAGS & 32;  /* custom mask, draft or multi-item scorin
 constexpr bool RULED = FLAGS & 128;   /* the schedule is a rule */
 constexpr bool V_PAGES = FLAGS & 512; /* values lie on pages of their own */
 constexpr bool CHUNKED = FLAGS & 1024;
+constexpr bool BESIDE = FLAGS & 8192;   /* the kernel ahead of it, whose end is this one's, too */
 constexpr bool LINEAR = !PAGED && WIDE; /* rows of keys lie one behind the other */
 constexpr bool VARIANT = false;         /* those go to attention_float.cu */
 static_assert(D_QK % 8 == 0 && D_VO % 8 == 0 && D_QK <= 256 && D_VO <= 256, "head sizes");
@@ -338,10 +339,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     begin_items(p, s);
     if constexpr (EARLY)
         find_tiles(p, s, ahead, first);
-    wait_for_previous_kernel();
+    if constexpr (!BESIDE)
+        wait_for_previous_kernel();
     release_next_kernel();
-    if (s.count == 0)
+    if (s.count == 0) {
+        /* One of those without work stays for the other kernel; more would be in decode's way. */
+        if (BESIDE && blockIdx.x + blockIdx.y == 0)
+            wait_for_previous_kernel();
         return;
+    }
     now.key = s.works[0].kv_begin;
     /* Before the tiles: behind them they would wait for all their bytes. */
     if constexpr (Q_DIRECT)
@@ -422,4 +428,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
         }
     }
     wait_copies<0>();
+    /* Who waits for this kernel waits for both. */
+    if constexpr (BESIDE)
+        wait_for_previous_kernel();
 }

@@ -209,6 +209,11 @@ void compute(const params &a, shared_memory &s, int group) {
 extern "C" __global__ void __launch_bounds__(BOLIDE__SM90_THREADS, 1)
     bolide_attention_sm90(const __grid_constant__ bolide__attention_sm90_params a) {
     shared_memory &s = *reinterpret_cast<shared_memory *>(dynamic);
+    if (a.p.flags & BOLIDE__ATTN_SHARED) {
+        release_next_kernel(); /* which works beside this one */
+        if ((int32_t)blockIdx.x >= blocks_at_work(a))
+            return;
+    }
     if (threadIdx.x == 0) {
         prefetch_map(a.q);
         prefetch_map(a.k);

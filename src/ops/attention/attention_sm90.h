@@ -68,7 +68,8 @@ typedef struct bolide__attention_sm90_params {
     bolide__tensor_map k; /* [pages, h_kv, rows of a page, d_qk]; without pages one of all rows */
     bolide__tensor_map v; /* the same with d_vo */
     bolide__attention_params p;
-    int32_t *tickets;      /* [2]: next item, blocks that are done; NULL: dealt by number */
+    int32_t *tickets;      /* [3]: next item, blocks that are done, and with ATTN_SHARED that are at
+                              work; NULL: dealt by number */
     int64_t section_bytes; /* of keys and values that should stay in the L2 together */
 } bolide__attention_sm90_params;
 
