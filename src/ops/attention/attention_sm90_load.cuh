@@ -42,7 +42,7 @@ spot spot_of(const params &a, int32_t index, int32_t tiles, int32_t kv_len) {
  * stay, since they count as a slot. */
 work ruled_work(const bolide__attention_params &p, int32_t index) {
     const bolide__attention_request &r = p.rule.request;
-    const int32_t pieces = PIECES ? p.rule.pieces : 1, t = index / pieces, piece = index % pieces;
+    const int32_t pieces = CUT ? p.rule.pieces : 1, t = index / pieces, piece = index % pieces;
     const int64_t row = (int64_t)(p.rule.tiles - 1 - t) * ROWS;
     const int64_t shift = (int64_t)r.kv_len - r.q_len;
     const int64_t end = smaller((int64_t)r.q_len - 1, (row + ROWS - 1) / p.group);
@@ -51,7 +51,7 @@ work ruled_work(const bolide__attention_params &p, int32_t index) {
         high = smaller(high, shift + end + 1);
     if (p.window_left >= 0)
         low = larger(low, shift + row / p.group - p.window_left);
-    if (PIECES && pieces > 1) {
+    if (CUT && pieces > 1) {
         const int32_t start = (int32_t)low / KEYS;
         const int32_t tiles = larger(((int32_t)high + KEYS - 1) / KEYS - start, 0);
         const int32_t own = (tiles + pieces - 1) / pieces, first = start + piece * own;
@@ -66,7 +66,7 @@ work ruled_work(const bolide__attention_params &p, int32_t index) {
     w.row = (int32_t)row;
     w.kv_begin = low < high ? (int32_t)low : 0;
     w.kv_end = low < high ? (int32_t)high : 0;
-    w.slot = PIECES && pieces > 1 ? index : -1;
+    w.slot = CUT && pieces > 1 ? index : -1;
     w.merge = t;
     w.merge_slot = t * pieces;
     w.merge_count = pieces;

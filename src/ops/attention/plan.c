@@ -274,9 +274,9 @@ static void carve_planner(frozen_part *f, bolide__carver *c) {
     bolide__carve(c, f->on_device ? f->workers + 1 : 0, sizeof(bolide__attention_cut));
 }
 
-/* Counters of the pieces of so many tiles. */
+/* Counters of the pieces of so many tiles; on Hopper each warp counts its own 16 rows. */
 static int64_t arrivals_of(const frozen_part *f, int64_t tiles) {
-    return tiles * f->h_kv * (f->sm90 ? BOLIDE__SM90_WARPS : 1);
+    return tiles * f->h_kv * (f->sm90 ? f->tile_rows / 16 : 1);
 }
 
 /* Offsets of the live part and of the scratch; the order of the drawing in attention_internal.h. */
