@@ -495,5 +495,22 @@ static const char *const large_cases[] = {
     "lse=given logits_soft_cap=5",
     "batch_mla ckv=512 kpe=64 x=bf16 h=16 b=1 len=9000 q_len=1 page=64 lse=given",
     "batch_mla ckv=512 kpe=64 x=bf16 h=16 len=300:65 q_len=5 custom_mask=given page=64 lse=given",
+    /* Enough tiles of 192 rows for three warpgroups. */
+    "batch_prefill_ragged len=440:0:1:128:127:193 q_len=340:3:1:128:130:193 h_q=32 h_kv=32 d=64 "
+    "x=bf16 causal=0,1 gap=3 lse=given v_indptr=given o_indptr=given",
+    "batch_prefill_ragged len=300:180:129 q_len=300:150:129 h_q=64 h_kv=32 d=48,64 x=f16 causal=1 "
+    "logits_soft_cap=0,5 lse=given",
+    "batch_prefill_ragged len=500:140 q_len=400:140 h_q=48 h_kv=48 d=64 x=bf16 causal=1 "
+    "window_left=0,50,127 lse=given",
+    "batch_prefill_ragged len=300:140 q_len=300:140 h_q=64 h_kv=32 d=64 x=bf16 causal=1 "
+    "sinks=given q_scale=tensor k_scale=tensor v_scale=tensor o_scale=2 lse=given",
+    "batch_prefill_ragged len=200:190 q_len=200:190 h_q=72 h_kv=24 d=64 x=f16 causal=1 q.pad=8 "
+    "k.pad=16 v.pad=8 out.pad=24 lse=given lse.pad=1",
+    "batch_prefill_paged len=400:200 q_len=300:200 h_q=64 h_kv=32 d=64 x=bf16 causal=1 "
+    "page=8,16,128 kv_layout=NHD,HND block_tables=given lse=given window_left=-1,40",
+    "batch_prefill_ragged len=300:140 q_len=300:140 h_q=64 h_kv=32 d=64 x=bf16 causal=1 q.pad=0,1 "
+    "sm_scale=-0.2,6 lse=given",
+    "single_prefill_with_kv_cache n=400 len=500 h_q=64 h_kv=32 d=64 x=bf16 causal=0,1 "
+    "kv_layout=HND lse=given",
 };
 BOLIDE_TEST_GPU(attention_large, large_cases);

@@ -52,7 +52,7 @@ static int64_t row_bytes(int64_t bytes) {
 }
 
 static int64_t warps_of(int64_t rows, int64_t keys) {
-    return rows == 16 && keys < 64 ? keys / 16 : 4;
+    return rows == 16 && keys < 64 ? keys / 16 : rows > 128 ? rows / 32 : 4;
 }
 
 static int64_t stage_bytes(const frozen_part *f, int64_t rows, int64_t keys) {
