@@ -100,7 +100,8 @@ class Problem:
 def decode(x, door, workspace):
     h_q, h_kv, d = x.heads
     bind = door.planned("batch_decode", x.options() | {
-        "indptr": x.indptr, "last_page_len": x.last, "head_dim": d, "page_size": x.page})
+        "indptr": x.indptr, "last_page_len": x.last, "head_dim": d, "page_size": x.page,
+        "max_sequence_kv": max(x.lengths)})
 
     def ours(q, k, v, _):
         out = torch.empty_like(q)

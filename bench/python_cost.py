@@ -124,14 +124,14 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--peer", action="store_true")
-    parser.add_argument("--calls", default="", help="only calls whose name has this text")
+    parser.add_argument("--calls", nargs="*", help="only calls whose name has one of these texts")
     given = parser.parse_args()
     device = given.device
     name = torch.cuda.get_device_name() if device == "cuda" else "cpu"
 
     def report(made, ways):
         for same in zip(*made):
-            if given.calls not in same[0][0]:
+            if given.calls and not any(text in same[0][0] for text in given.calls):
                 continue
             count = same[0][2]
             for way, us in zip(ways, costs([function for _, function, _ in same], device, count)):

@@ -4,6 +4,7 @@
 // tolerance that follows from the dtype and the length of the longest sum, and as a whole tensor by
 // 1 − 2⟨a,b⟩/(⟨a,a⟩+⟨b,b⟩), which finds a structural error that each element could hide.
 
+#include <float.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -19,20 +20,21 @@ enum { SAMPLED_ROWS = 256, EDGE_ROWS = 2 };
 
 /* One unit in the last place of the result, since a float32 value beside a rounding boundary may
  * fall to either side; float32 sums of n terms grow errors like sqrt(n), relative to the size of
- * the terms, for which the output's root mean square stands; and the smallest number of the dtype.
- */
+ * the terms, for which the output's root mean square stands, though not below the normal numbers;
+ * and the smallest number of the dtype. */
 double driver_tolerance(int64_t dtype, int64_t reduction, double want, double rms, double slack) {
     const double f32 = ldexp(1, -24);
     const double size = fmax(fabs(want), rms);
     const double sums = (8 + 2 * sqrt((double)(reduction > 0 ? reduction : 1))) * f32;
-    return numeric_ulp(dtype) * fabs(want) + (sums + slack) * size + numeric_smallest(dtype);
+    return numeric_ulp(dtype) * fabs(want) + slack * size + sums * fmax(size, FLT_MIN) +
+           numeric_smallest(dtype);
 }
 
 /* Bound of the whole-tensor measure. With a relative error of e in each element it is e^2/2; half
  * an ulp at most comes from rounding, or half the smallest number. */
 static double measure_bound(int64_t dtype, int64_t reduction, double slack, double rms) {
-    const double e =
-        driver_tolerance(dtype, reduction, 1, 1, slack) + numeric_smallest(dtype) / rms;
+    const double e = driver_tolerance(dtype, reduction, 1, 1, slack) +
+                     driver_tolerance(dtype, reduction, 0, 0, 0) / rms;
     return e * e;
 }
 

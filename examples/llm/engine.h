@@ -15,14 +15,18 @@
 #include "list.h"
 #include "model.h"
 
+// What weights in blocks are multiplied with: activations rounded to 16 or to 8 bits, or f32.
+typedef enum { LLM_INT16, LLM_INT8, LLM_F32 } llm_compute;
+
 typedef struct {
     int64_t page_size;    // tokens of a page
     int64_t max_tokens;   // tokens that the cache holds, over all requests
     int64_t max_requests; // under way at once
     int64_t threads;      // 0: what the library chooses
-    bool exact;           // f32 products and an f32 cache; else integer products and kv_f32 decides
-    bool kv_f32;
-    bool gpu; // computes on CUDA device gpu_index instead of the CPU
+    llm_compute compute;  // int16 unless another one is asked for
+    bool kv_f32;          // a cache of f32, not f16
+    bool exact;           // LLM_F32 and kv_f32, whatever they are
+    bool gpu;             // computes on CUDA device gpu_index instead of the CPU
     int64_t gpu_index;
     bool eager;      // no graphs; for tests
     bool all_logits; // of each row that a step runs, not of each request's last one; for tests

@@ -6,7 +6,7 @@
 #include "call.h"
 #include "engine_internal.h"
 
-enum { PRODUCT_F32 = 0, PRODUCT_INT16 = 2 }; // of mm_block_quant's compute
+enum { PRODUCT_F32 = 0, PRODUCT_INT8 = 1, PRODUCT_INT16 = 2 }; // of mm_block_quant's compute
 
 // The default mode multiplies blocks with activations of 16 bits. With one row, memory is the limit
 // and they cost what 8 bits cost, whose rounding would pass through 30 layers: mean KL of
@@ -15,7 +15,9 @@ enum { PRODUCT_F32 = 0, PRODUCT_INT16 = 2 }; // of mm_block_quant's compute
 static int64_t arithmetic(const llm_engine *e, const llm_weight *w) {
     const bool blocks = w->format == BOLIDE_WEIGHT_Q4_0 || w->format == BOLIDE_WEIGHT_Q4_1 ||
                         w->format == BOLIDE_WEIGHT_Q8_0;
-    return blocks && !e->settings.exact ? PRODUCT_INT16 : PRODUCT_F32;
+    static const int64_t kinds[] = {
+        [LLM_INT16] = PRODUCT_INT16, [LLM_INT8] = PRODUCT_INT8, [LLM_F32] = PRODUCT_F32};
+    return blocks && !e->settings.exact ? kinds[e->settings.compute] : PRODUCT_F32;
 }
 
 // out = x weight^T for `rows` rows; out may be a part of wider rows.

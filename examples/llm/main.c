@@ -18,6 +18,7 @@ typedef struct {
     int64_t parallel, max_tokens, threads, page_size;
     int64_t gpu; // -1: the CPU
     bool exact, kv_f32, raw;
+    int64_t compute; // llm_compute; -1: not given
     llm_sampler sampler;
 } options;
 
@@ -25,10 +26,12 @@ static const char usage[] =
     "usage: bolide-llm --model FILE.gguf [--prompt TEXT | --prompt-file FILE] [--system TEXT]\n"
     "         [--parallel N] [--max-tokens N] [--temperature T] [--top-k K] [--top-p P]\n"
     "         [--min-p P] [--seed N] [--threads N] [--page-size N] [--kv-dtype f16|f32]\n"
-    "         [--device cpu|cuda|cuda:N] [--exact] [--raw]\n"
+    "         [--device cpu|cuda|cuda:N] [--compute int16|int8|f32] [--exact] [--raw]\n"
     "  --prompt-file a file of one prompt, or of several with a line --- between them\n"
     "  --parallel N  runs N requests together; fewer prompts are taken again, with the next seeds\n"
     "  --device cuda computes on a GPU, the first one or the one with that number\n"
+    "  --compute     what weights in blocks are multiplied with: activations rounded to 16 bits,\n"
+    "                which is the default, or to 8 bits, as others do, or f32\n"
     "  --exact       f32 products and an f32 cache instead of int16 products and f16\n"
     "  --raw         continues the text as it is, without the chat template\n";
 
@@ -67,6 +70,15 @@ static bool take_device(const char *value, int64_t *gpu, llm_error *error) {
            llm_fail(error, "--device: expected cpu, cuda or cuda:N; got %s", value);
 }
 
+static bool take_compute(const char *value, int64_t *compute, llm_error *error) {
+    static const char *const names[] = {
+        [LLM_INT16] = "int16", [LLM_INT8] = "int8", [LLM_F32] = "f32"};
+    for (*compute = LLM_F32; *compute >= 0; --*compute)
+        if (!strcmp(value, names[*compute]))
+            return true;
+    return llm_fail(error, "--compute: expected int16, int8 or f32; got %s", value);
+}
+
 static bool take_option(options *o, const char *name, const char *value, llm_error *error) {
     int64_t seed;
     if (!strcmp(name, "--model"))
@@ -81,6 +93,8 @@ static bool take_option(options *o, const char *name, const char *value, llm_err
         return integer(name, value, 1, 1024, &o->parallel, error);
     else if (!strcmp(name, "--max-tokens"))
         return integer(name, value, 1, 1 << 20, &o->max_tokens, error);
+    else if (!strcmp(name, "--compute"))
+        return take_compute(value, &o->compute, error);
     else if (!strcmp(name, "--device"))
         return take_device(value, &o->gpu, error);
     else if (!strcmp(name, "--threads"))
@@ -120,6 +134,8 @@ static bool take_options(options *o, int argc, char **argv, llm_error *error) {
             i++;
         }
     }
+    if (o->exact && o->compute >= 0 && o->compute != LLM_F32)
+        return llm_fail(error, "--compute: expected f32 with --exact; got int16 or int8");
     return o->model || llm_fail(error, "--model: expected a GGUF file; got none");
 }
 
@@ -313,6 +329,7 @@ static bool run_engine(const options *o, const llm_model *model, const tokenizer
         .threads = o->threads,
         .gpu = o->gpu >= 0,
         .gpu_index = o->gpu,
+        .compute = o->compute < 0 ? LLM_INT16 : (llm_compute)o->compute,
         .exact = o->exact,
         .kv_f32 = o->kv_f32,
     };
@@ -385,6 +402,7 @@ int main(int argc, char **argv) {
                  .max_tokens = 256,
                  .page_size = 16,
                  .gpu = -1,
+                 .compute = -1,
                  .sampler = {.top_p = 1}};
     llm_error error = {""};
     if (argc == 2 && !strcmp(argv[1], "--help")) {

@@ -34,6 +34,8 @@ BOLIDE_INLINE f32x16 f32_poly(f32x16 x, const float *c, int n) {
 
 /* 1.5 * 2^23: adding it rounds to an integer, which then stands in the low bits. */
 #define SIMD_ROUNDER 12582912.0f
+/* The same with the bias of an exponent on top: shifted by 23, those bits are 2^n. */
+#define SIMD_EXPONENT (SIMD_ROUNDER + 127.0f)
 
 /* p * 2^n for p in [0.5, 2) and n in [-160, 130]: in two steps, of which at most the second
  * rounds. */
@@ -69,9 +71,9 @@ BOLIDE_INLINE f32x16 f32_exp2(f32x16 x) {
 
 /* n = round(x / ln 2) stays in the low bits of *t; the rest is x - n ln 2, whose high part of
  * ln 2 has 9 bits, so that the product is exact without a fused operation too. */
-BOLIDE_INLINE f32x16 simd_exp_reduce(f32x16 x, f32x16 *t) {
-    *t = f32_fma(x, f32_set(1.44269504f), f32_set(SIMD_ROUNDER));
-    const f32x16 n = f32_sub(*t, f32_set(SIMD_ROUNDER));
+BOLIDE_INLINE f32x16 simd_exp_reduce(f32x16 x, float rounder, f32x16 *t) {
+    *t = f32_fma(x, f32_set(1.44269504f), f32_set(rounder));
+    const f32x16 n = f32_sub(*t, f32_set(rounder));
     const f32x16 r = f32_fnma(n, f32_set(0.693359375f), x);
     return f32_fnma(n, f32_set(-2.12194440e-4f), r);
 }
@@ -79,32 +81,32 @@ BOLIDE_INLINE f32x16 simd_exp_reduce(f32x16 x, f32x16 *t) {
 BOLIDE_INLINE f32x16 f32_exp(f32x16 x) {
     f32x16 t;
     x = f32_clamp(x, -105.0f, 89.0f);
-    const f32x16 r = simd_exp_reduce(x, &t);
+    const f32x16 r = simd_exp_reduce(x, SIMD_ROUNDER, &t);
     const i32x16 n = i32_sub(f32_bits(t), f32_bits(f32_set(SIMD_ROUNDER)));
     return simd_scale(simd_exp_part(r), n);
 }
 
-/* The exponent is added in place, which holds while the result is a normal number; the clamp
- * keeps n in range and the selection makes 0 of what lies below. */
+/* The result is a normal number or what the selection makes 0, so one product scales it. A product
+ * keeps NaN, whatever bits it has; adding to the exponent in place would not. */
 BOLIDE_INLINE f32x16 f32_exp2_neg(f32x16 x) {
     const mask16 gone = f32_lt(x, f32_set(-125.0f));
-    const f32x16 t = f32_add(x, f32_set(SIMD_ROUNDER));
-    const f32x16 f = f32_sub(x, f32_sub(t, f32_set(SIMD_ROUNDER)));
-    const i32x16 bits = i32_add(f32_bits(simd_exp2_part(f)), i32_shl(f32_bits(t), 23));
-    return f32_select(gone, f32_zero(), i32_as_f32(bits));
+    const f32x16 t = f32_add(x, f32_set(SIMD_EXPONENT));
+    const f32x16 f = f32_sub(x, f32_sub(t, f32_set(SIMD_EXPONENT)));
+    const f32x16 scale = i32_as_f32(i32_shl(f32_bits(t), 23));
+    return f32_select(gone, f32_zero(), f32_mul(simd_exp2_part(f), scale));
 }
 BOLIDE_INLINE f32x16 f32_exp_neg(f32x16 x) {
     f32x16 t;
     const mask16 gone = f32_lt(x, f32_set(-86.6f));
-    const f32x16 r = simd_exp_reduce(x, &t);
-    const i32x16 bits = i32_add(f32_bits(simd_exp_part(r)), i32_shl(f32_bits(t), 23));
-    return f32_select(gone, f32_zero(), i32_as_f32(bits));
+    const f32x16 r = simd_exp_reduce(x, SIMD_EXPONENT, &t);
+    const f32x16 scale = i32_as_f32(i32_shl(f32_bits(t), 23));
+    return f32_select(gone, f32_zero(), f32_mul(simd_exp_part(r), scale));
 }
 
 /* e^x for |x| <= 87, where the result is a normal number; NaN may give anything. */
 BOLIDE_INLINE f32x16 simd_exp_normal(f32x16 x) {
     f32x16 t;
-    const f32x16 r = simd_exp_reduce(x, &t);
+    const f32x16 r = simd_exp_reduce(x, SIMD_ROUNDER, &t);
     return i32_as_f32(i32_add(f32_bits(simd_exp_part(r)), i32_shl(f32_bits(t), 23)));
 }
 

@@ -7,6 +7,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cpu_test.h"
 #include "simd_probe.h"
@@ -131,12 +132,15 @@ static void test_function(int which) {
 }
 
 static void test_limits(const function *f) {
-    const float in[4] = {-INFINITY, INFINITY, 0.0f, NAN};
-    const float want[4] = {f->at_minus, f->at_plus, f->at_zero, NAN};
+    /* NaN of several kinds: no arithmetic on its bits may make a number of it. */
+    static const uint32_t odd_nans[4] = {0xFFFFFFFFu, 0x7FC00001u, 0x7F800001u, 0xFFC00123u};
+    float in[8] = {-INFINITY, INFINITY, 0.0f, NAN};
+    const float want[8] = {f->at_minus, f->at_plus, f->at_zero, NAN, NAN, NAN, NAN, NAN};
+    memcpy(in + 4, odd_nans, sizeof odd_nans);
     for (int i = 0; i < 16; i++)
-        x[i] = in[i % 4];
+        x[i] = in[i % 8];
     BOLIDE_CPU_PICK(probe)(f->id, x, x, x, y, 16);
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 8; i++) {
         if (i == 1 && (f->id == PROBE_EXP_NEG || f->id == PROBE_EXP2_NEG))
             continue; /* not in the domain */
         const int ok = isnan(want[i]) ? isnan(y[i]) : y[i] == want[i];

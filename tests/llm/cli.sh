@@ -82,6 +82,8 @@ llm --help
 
 refused "no model" "no such file\|cannot be opened" --model "$scratch/none.gguf"
 refused "no option" "no such option" --model "$model" --speed 9
+refused "no arithmetic" "expected int16, int8 or f32; got int4" --model "$model" --compute int4
+refused "two arithmetics" "expected f32 with --exact" --model "$model" --exact --compute int8
 refused "no value" "expected a value" --model "$model" --prompt
 refused "a bad number" "expected a number" --model "$model" --top-p much
 refused "a number out of range" "from 1 to" --model "$model" --parallel 0

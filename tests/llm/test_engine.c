@@ -4,6 +4,7 @@
 // requests beside it, the size of pages, the number of threads, or on where its beginning is
 // stored; pages come back; the sampling options do what they say.  The real model answers several
 // questions alone and all of them together; small random models serve for the rest.
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -69,45 +70,61 @@ static void end_talk(talk *k) {
     llm_model_close(&k->model);
 }
 
-// One request of 64 tokens alone under every setting; then it and 15 more in a batch, joining one
-// by one, three of which are compared with their own runs alone. Slow builds do the first of each,
-// and an emulated processor the least that compares anything.
-static void check_mode(const talk *k, bool exact) {
-    enum { FEW = LLM_SLOW ? 2 : 12, WAYS = LLM_EMULATED ? 2 : LLM_SLOW ? 3 : 6 };
-    enum { ALONE = LLM_EMULATED ? 2 : 3, LAST_PAGES = LLM_EMULATED ? 1 : 16 };
+// One request of 64 tokens alone under `ways` settings; then it and 15 more in a batch, joining one
+// by one, three of which are compared with their own runs alone, with pages of 1 and then of 16 up
+// to last_pages. Slow builds compare fewer tokens, and an emulated processor the least that
+// compares anything.
+static void check_mode(const talk *k, llm_settings s, const char *name, size_t ways,
+                       int64_t last_pages) {
+    enum { FEW = LLM_SLOW ? 2 : 12, ALONE = LLM_EMULATED ? 2 : 3 };
     static const struct {
         int64_t page_size, threads;
-    } ways[] = {{16, 1}, {1, 3}, {16, 2}, {1, 1}, {16, 3}, {1, 2}};
+    } way[] = {{16, 1}, {1, 3}, {16, 2}, {1, 1}, {16, 3}, {1, 2}};
     const llm_sampler greedy = {.top_p = 1};
     answer alone[ALONE], other, together[MAX_REQUESTS];
+    char what[64];
+    s.page_size = 16;
+    s.threads = 1;
     for (size_t i = 0; i < ALONE; i++) {
         alone[i].limit = i == 0 ? MAX_NEW : FEW;
-        const llm_settings s = {.page_size = 16, .threads = 1, .exact = exact};
         run_answers(&k->model, &s, NULL, &k->prompts[i], &greedy, 1, 1, &alone[i], NULL);
     }
-    for (size_t i = 1; i < WAYS; i++) {
-        const llm_settings s = {
-            .page_size = ways[i].page_size, .threads = ways[i].threads, .exact = exact};
+    for (size_t i = 1; i < ways; i++) {
+        s.page_size = way[i].page_size;
+        s.threads = way[i].threads;
         other.limit = MAX_NEW;
         run_answers(&k->model, &s, i % 2 == 0 ? &k->system : NULL, k->prompts, &greedy, 1, 1,
                     &other, NULL);
-        expect_same(alone, &other, 1, exact ? "exact, alone" : "default, alone");
+        snprintf(what, sizeof what, "%s, alone", name);
+        expect_same(alone, &other, 1, what);
     }
-    for (int64_t pages = 1; pages <= LAST_PAGES; pages += 15) {
-        const llm_settings s = {.page_size = pages, .threads = pages == 1 ? 3 : 2, .exact = exact};
+    for (int64_t pages = 1; pages <= last_pages; pages += 15) {
+        s.page_size = pages;
+        s.threads = pages == 1 ? 3 : 2;
         for (size_t i = 0; i < MAX_REQUESTS; i++) {
             together[i].limit = i == 0 ? MAX_NEW : i < ALONE ? FEW : LLM_SLOW ? 1 : 4 + i;
         }
         run_answers(&k->model, &s, pages == 1 ? &k->system : NULL, k->prompts, &greedy,
                     MAX_REQUESTS, (size_t)(pages == 1), together, NULL);
-        expect_same(alone, together, ALONE, exact ? "exact, together" : "default, together");
+        snprintf(what, sizeof what, "%s, together", name);
+        expect_same(alone, together, ALONE, what);
     }
 }
+
+enum { WAYS = LLM_EMULATED ? 2 : LLM_SLOW ? 3 : 6, LAST_PAGES = LLM_EMULATED ? 1 : 16 };
 
 static void same_text_in_any_batch(void) {
     talk k;
     if (begin_talk(&k)) {
-        check_mode(&k, false);
+        check_mode(&k, (llm_settings){.max_requests = 0}, "default", WAYS, LAST_PAGES);
+        end_talk(&k);
+    }
+}
+
+static void same_text_in_any_batch_int8(void) {
+    talk k;
+    if (begin_talk(&k)) {
+        check_mode(&k, (llm_settings){.compute = LLM_INT8}, "int8", 2, 1);
         end_talk(&k);
     }
 }
@@ -115,7 +132,7 @@ static void same_text_in_any_batch(void) {
 static void same_text_in_any_batch_exact(void) {
     talk k;
     if (begin_talk(&k)) {
-        check_mode(&k, true);
+        check_mode(&k, (llm_settings){.exact = true}, "exact", WAYS, LAST_PAGES);
         end_talk(&k);
     }
 }
@@ -259,6 +276,7 @@ int main(int argc, char **argv) {
         LLM_TEST(the_beginning_is_stored_once),
         LLM_TEST(sampling_options),
         LLM_TEST(same_text_in_any_batch),
+        LLM_TEST(same_text_in_any_batch_int8),
         LLM_TEST(same_text_in_any_batch_exact),
     };
     return llm_run_tests(tests, sizeof tests / sizeof tests[0], argc, argv);

@@ -114,6 +114,19 @@ static const char *const batch_decode_cases[] = {
     "expect=invalid_argument:draft_mask",
     "batch_decode causal=0 draft_mask=given custom_mask=given expect=invalid_argument:draft_mask",
     "batch_decode v_block_tables=given expect=invalid_argument:v_block_tables",
+    /* few short requests: pieces that a cluster joins, empty ones among them */
+    "batch_decode b=1 len=0,1,15,17,100,255,1000,2048 max_sequence_kv=2048 h_q=32 h_kv=8 d=128 "
+    "x=bf16 page=16 lse=given",
+    "batch_decode b=1 len=4096,3000,17 max_sequence_kv=4096 h_q=32,64 h_kv=4 d=128 x=bf16 page=16",
+    "batch_decode b=1 len=1300 max_sequence_kv=2048 h_q=16 h_kv=8 d=64,128 x=f16 page=1,3,64 "
+    "kv_layout=NHD,HND lse=given sinks=given",
+    "batch_decode len=300:0:512:17 max_sequence_kv=512 h_q=32 h_kv=8 d=128 x=bf16 page=16 "
+    "o_data_type=f32,bf16 k_scale=0.7 v_scale=1.5",
+    "batch_decode b=15 max=128 max_sequence_kv=128 h_q=32 h_kv=8 d=128 x=bf16 page=16 lse=given",
+    "batch_decode b=1 len=1000,40 q_len_per_req=3 max_sequence_kv=1024 h_q=32 h_kv=8 d=128 x=bf16 "
+    "page=16 lse=given window_left=-1,300 logits_soft_cap=0,3",
+    "batch_decode b=2 len=900 max_sequence_kv=1024 h_q=32 h_kv=8 d=128 x=bf16 page=16 "
+    "block_tables=given pos_encoding_mode=2",
 };
 BOLIDE_TEST(batch_decode, batch_decode_cases);
 
@@ -239,6 +252,11 @@ static const char *const batch_attention_cases[] = {
     "batch_attention len=0:1:7:64:65:300 page=1,3,19,256 x=f16 causal=1 lse=given",
     "batch_attention x=f16 q.dtype=bf16 expect=invalid_argument:q",
     "batch_attention b=0",
+    /* requests of many rows and of few in two parts */
+    "batch_attention len=300:400:20:500:7 q_len=200:1:1:130:1 h_q=16 h_kv=4 d=128 page=16 causal=1 "
+    "x=bf16,f16 lse=given",
+    "batch_attention len=600:700:0:250:90 q_len=300:1:0:1:5 h_q=16 h_kv=4 d=128 page=16,5 "
+    "causal=0,1 x=bf16",
 };
 BOLIDE_TEST(batch_attention, batch_attention_cases);
 
@@ -474,5 +492,22 @@ static const char *const large_cases[] = {
     "lse=given logits_soft_cap=5",
     "batch_mla ckv=512 kpe=64 x=bf16 h=16 b=1 len=9000 q_len=1 page=64 lse=given",
     "batch_mla ckv=512 kpe=64 x=bf16 h=16 len=300:65 q_len=5 custom_mask=given page=64 lse=given",
+    /* Enough tiles of 192 rows for three warpgroups. */
+    "batch_prefill_ragged len=440:0:1:128:127:193 q_len=340:3:1:128:130:193 h_q=32 h_kv=32 d=64 "
+    "x=bf16 causal=0,1 gap=3 lse=given v_indptr=given o_indptr=given",
+    "batch_prefill_ragged len=300:180:129 q_len=300:150:129 h_q=64 h_kv=32 d=48,64 x=f16 causal=1 "
+    "logits_soft_cap=0,5 lse=given",
+    "batch_prefill_ragged len=500:140 q_len=400:140 h_q=48 h_kv=48 d=64 x=bf16 causal=1 "
+    "window_left=0,50,127 lse=given",
+    "batch_prefill_ragged len=300:140 q_len=300:140 h_q=64 h_kv=32 d=64 x=bf16 causal=1 "
+    "sinks=given q_scale=tensor k_scale=tensor v_scale=tensor o_scale=2 lse=given",
+    "batch_prefill_ragged len=200:190 q_len=200:190 h_q=72 h_kv=24 d=64 x=f16 causal=1 q.pad=8 "
+    "k.pad=16 v.pad=8 out.pad=24 lse=given lse.pad=1",
+    "batch_prefill_paged len=400:200 q_len=300:200 h_q=64 h_kv=32 d=64 x=bf16 causal=1 "
+    "page=8,16,128 kv_layout=NHD,HND block_tables=given lse=given window_left=-1,40",
+    "batch_prefill_ragged len=300:140 q_len=300:140 h_q=64 h_kv=32 d=64 x=bf16 causal=1 q.pad=0,1 "
+    "sm_scale=-0.2,6 lse=given",
+    "single_prefill_with_kv_cache n=400 len=500 h_q=64 h_kv=32 d=64 x=bf16 causal=0,1 "
+    "kv_layout=HND lse=given",
 };
 BOLIDE_TEST_GPU(attention_large, large_cases);

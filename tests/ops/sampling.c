@@ -46,6 +46,8 @@ static const char *const top_k_sampling_from_probs_cases[] = {
     "top_k_sampling_from_probs v=128256 n=1 peak=0,1,3 top_k=1,50,2048,60000",
     "top_k_sampling_from_probs v=40000 n=7 kind=mixed top_k=20",
     "top_k_sampling_from_probs v=5003 n=110 kind=mixed top_k=20,1000",
+    "top_k_sampling_from_probs v=40000 n=4 kind=mixed,ties,sparse,zero top_k=20,128,129 "
+    "valid=given",
 };
 BOLIDE_TEST(top_k_sampling_from_probs, top_k_sampling_from_probs_cases);
 
@@ -67,6 +69,8 @@ static const char *const top_k_top_p_sampling_from_probs_cases[] = {
     "top_k_top_p_sampling_from_probs v=128256 n=1 peak=1,3 top_k=50,60000 top_p=0.3,0.9 "
     "filter_apply_order=top_k_first,joint",
     "top_k_top_p_sampling_from_probs v=32000 n=8 kind=onehot top_k=1073741824 top_p=1",
+    "top_k_top_p_sampling_from_probs v=40001 n=4 kind=mixed,ties top_k=50 top_p=0.2,0.9 "
+    "filter_apply_order=top_k_first,joint",
     "top_k_top_p_sampling_from_probs v=5003 n=110 kind=mixed top_k=200 top_p=0.7 "
     "filter_apply_order=top_k_first,joint",
 };
@@ -81,6 +85,8 @@ static const char *const top_k_top_p_sampling_from_logits_cases[] = {
     "filter_apply_order=top_k_first,joint logits=bf16,f32",
     "top_k_top_p_sampling_from_logits v=128256 n=1 peak=1,5 top_k=0,50,60000 top_p=0.3,0.9 "
     "filter_apply_order=top_k_first,joint",
+    "top_k_top_p_sampling_from_logits v=40001 n=4 kind=mixed,inf top_k=50 top_p=0.2,0.9 "
+    "filter_apply_order=top_k_first,joint logits=bf16,f32",
     "top_k_top_p_sampling_from_logits v=100 n=5 kind=inf logits=f16,f32 indices=i32 b=9",
 };
 BOLIDE_TEST(top_k_top_p_sampling_from_logits, top_k_top_p_sampling_from_logits_cases);
@@ -102,6 +108,10 @@ static const char *const softmax_cases[] = {
     "softmax v=300 n=9 temperature.shape=1 logits.pad=3 out.pad=5 logits=bf16",
     "softmax v=128256 n=2 peak=1,20 logits=bf16,f32",
     "softmax v=1000000 n=1 logits=f32", /* more than any cluster keeps */
+    /* Rows that a cluster takes one after another. */
+    "softmax v=40000 n=70 kind=mixed temperature=tensor logits=bf16,f32",
+    "softmax v=70000 n=10 kind=inf,nan temperature=0,0.5 logits=f16,f32",
+    "softmax v=151936 n=9 peak=8 out=logits logits=f32",
     "softmax v=64 n=20 kind=inf logits=f16,f32 temperature=0,1",
     "softmax v=64 n=20 kind=inf,onehot logits=f32 temperature=-1,tensor",
 };

@@ -242,6 +242,44 @@ static void wide_scores(void) {
     give(&m);
 }
 
+/* ---- NaN of every kind
+ * ---------------------------------------------------------------------------
+ */
+
+/* A key with one NaN makes its row NaN, whatever bits that has. */
+static void odd_nans(void) {
+    static const uint32_t bits[] = {0x7FC00000u, 0xFFFFFFFFu, 0x7FC00001u, 0x7F800001u,
+                                    0xFFC00123u};
+    enum { N = 70 };
+    float q[D], k[N][D], v[N][D], out[D], lse;
+    int64_t one[] = {1, D}, keys[] = {N, 1, D}, h[] = {1};
+    for (int c = 0; c < D; c++) {
+        q[c] = normal();
+        for (int j = 0; j < N; j++) {
+            k[j][c] = normal();
+            v[j][c] = normal();
+        }
+    }
+    const bolide_tensor tq = tensor(q, BOLIDE_F32, 2, one), tk = tensor(k, BOLIDE_F32, 3, keys),
+                        tv = tensor(v, BOLIDE_F32, 3, keys), to = tensor(out, BOLIDE_F32, 2, one),
+                        tl = tensor(&lse, BOLIDE_F32, 1, h);
+    bolide_single_decode_with_kv_cache_args a;
+    check(!bolide_args_init("single_decode_with_kv_cache", &a, sizeof a), "init");
+    a.q = &tq, a.k = &tk, a.v = &tv, a.out = &to, a.lse = &tl;
+    scratch m = take_for("single_decode_with_kv_cache", &a);
+    a.workspace = &m.w;
+    for (size_t i = 0; i < sizeof bits / sizeof *bits; i++) {
+        memcpy(&k[i * 15][3], &bits[i], sizeof *bits);
+        check(!bolide_single_decode_with_kv_cache(NULL, &a, NULL), "a key with NaN runs");
+        int all = isnan(lse) != 0;
+        for (int c = 0; c < D; c++)
+            all &= isnan(out[c]) != 0;
+        check(all, "a key with NaN makes its row NaN");
+        k[i * 15][3] = 1;
+    }
+    give(&m);
+}
+
 /* ---- reading far away ---------------------------------------------------------------------------
  */
 
@@ -422,11 +460,11 @@ static void many_prefills(void) {
 
 int main(void) {
     state = (uint64_t)time(NULL) | 1;
-    (void)normal; /* of the shared header; nothing here is random */
     (void)between;
     far_appends();
     far_rope_append();
     wide_scores();
+    odd_nans();
     far_reads();
     many_prefills();
     printf("%d passed, %d failed, %d skipped\n", passed, failed, skipped);

@@ -170,6 +170,58 @@ static int own_pieces_only(const plan *p, int32_t r) {
     return same;
 }
 
+/* EVEN: every tile has its number of pieces, a worker each, in the order of their keys; none is
+ * longer than an equal share rounded up to a granule, and empty ones come last. */
+static int evenly(const plan *p) {
+    const int32_t pieces = p->rules.pieces;
+    int32_t at = 0, merge = 0;
+    for (int32_t r = 0; r < p->batch; r++) {
+        const int64_t rows = (int64_t)p->requests[r].q_len * p->rules.group;
+        for (int64_t row = 0; row < rows; row += p->rules.tile_rows) {
+            int32_t begin, end;
+            bolide__schedule_range(&p->rules, &p->requests[r], (int32_t)row, &begin, &end);
+            const int32_t most =
+                ((end - begin + pieces - 1) / pieces / p->rules.granule + 1) * p->rules.granule;
+            int32_t key = begin;
+            for (int32_t i = 0; i < pieces; i++, at++) {
+                const bolide__attention_item *x = &p->lists.items[at];
+                const int empty = x->kv_begin == 0 && x->kv_end == 0;
+                if (x->request != r || x->row != row || p->lists.worker_start[at] != at ||
+                    x->slot != (pieces > 1 ? at : -1) || (empty && key < end) ||
+                    (!empty && (x->kv_begin != key || x->kv_end - key > most)))
+                    return 0;
+                key = empty ? key : x->kv_end;
+            }
+            const bolide__attention_merge *m = &p->lists.merges[merge];
+            if (key != end || (pieces > 1 && (m->request != r || m->row != row ||
+                                              m->slot != at - pieces || m->count != pieces)))
+                return 0;
+            merge += pieces > 1;
+        }
+    }
+    for (int32_t w = at; w <= p->rules.workers; w++)
+        if (p->lists.worker_start[w] != at)
+            return 0;
+    return at == p->counts.items && merge == p->counts.merges;
+}
+
+/* The shape of p with EVEN, and more workers than it needs. */
+static int even_capacities(plan *p) {
+    bolide__schedule_maxima maxima = {.batch = p->batch};
+    int64_t tiles = 0;
+    for (int32_t r = 0; r < p->batch; r++) {
+        maxima.rows += p->requests[r].q_len;
+        tiles += ((int64_t)p->requests[r].q_len * p->rules.group + p->rules.tile_rows - 1) /
+                 p->rules.tile_rows;
+    }
+    p->rules.split = BOLIDE__SPLIT_EVEN;
+    p->rules.pieces = 1 << between(0, 4);
+    p->rules.granule = 16;
+    p->rules.workers = (int32_t)(tiles * p->rules.pieces + between(0, 5));
+    p->cap = bolide__schedule_capacity_of(&p->rules, &maxima);
+    return make(p);
+}
+
 int main(void) {
     for (int round = 0; round < ROUNDS; round++) {
         static plan p, again;
@@ -190,6 +242,11 @@ int main(void) {
             if (p.batch > 0 && p.rules.split != BOLIDE__SPLIT_BALANCED)
                 expect(own_pieces_only(&p, p.batch / 2), "own pieces", &p, seed);
         }
+        drop(&p);
+        const int even_fits = even_capacities(&p);
+        expect(even_fits, "capacities of even pieces", &p, seed);
+        if (even_fits)
+            expect(evenly(&p), "even pieces", &p, seed);
         drop(&p);
     }
     printf("%d passed, %d failed, 0 skipped\n", passed, failed);

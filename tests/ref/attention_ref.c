@@ -103,7 +103,7 @@ static void attend(const ref_call *c, const batch *t, const view *w, int64_t r, 
                 s += slope(h, w->h_q) * (double)(j - position);
         }
         logits[j] = s;
-        top = fmax(top, s);
+        top = isnan(s) || isnan(top) ? NAN : fmax(top, s);
     }
     for (int64_t e = 0; e < w->d_vo; e++)
         o[e] = 0;

@@ -37,9 +37,9 @@ static void merge(const ref_call *c, int64_t row, int64_t count, state_fn *at, c
         for (int64_t e = 0; w != 0 && e < d; e++)
             v->f64[row * d + e] += w * x.v[e];
     }
-    for (int64_t e = 0; sum > 0 && e < d; e++)
+    for (int64_t e = 0; sum != 0 && e < d; e++)
         v->f64[row * d + e] /= sum;
-    s->f64[row] = sum > 0 ? top + log2(sum) : -INFINITY;
+    s->f64[row] = sum != 0 ? top + log2(sum) : -INFINITY;
 }
 
 /* Every fifth state is of no keys, and so are all states of every seventh row. */

@@ -303,8 +303,10 @@ static void ref(const ref_call *c, int64_t index) {
     double sum = sinks ? 1 : 0;
     const double sink = top;
     for (int which = 0; logits && which < 2; which++)
-        for (int64_t key = 0; key < count[which]; key++)
-            top = fmax(top, logits[at++] = logit_of(c, index, which, key));
+        for (int64_t key = 0; key < count[which]; key++, at++) {
+            logits[at] = logit_of(c, index, which, key);
+            top = isnan(logits[at]) || isnan(top) ? NAN : fmax(top, logits[at]);
+        }
     for (int64_t i = 0; i < d; i++)
         o[i] = 0;
     sum = sinks ? exp(sink - top) : 0;

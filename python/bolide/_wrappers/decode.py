@@ -155,6 +155,18 @@ class BatchDecodeWithPagedKVCacheWrapper(Planned):
             return {"seq_lens": seq_lens}
         return {"seq_lens": _memory.to_host(seq_lens)[0]}
 
+    def _longest(self, lengths: dict[str, Any], page_size: int) -> Optional[int]:
+        """A power of two that no request's keys exceed; None with graphs, whose bound is fixed, and
+        for more requests than the kernel takes that a bound allows."""
+        seq_lens, indptr = lengths["seq_lens"], lengths.get("indptr")
+        of = indptr if seq_lens is None else seq_lens
+        if self._use_cuda_graph or of is None or not 0 < of.shape[0] <= 17:
+            return None
+        keys = of.tolist()
+        if seq_lens is None:
+            keys = [(b - a) * page_size for a, b in zip(keys, keys[1:])]
+        return 1 << (max([1, *keys]) - 1).bit_length()
+
     def workspace_size(
         self, indptr: Tensor, indices: Tensor, last_page_len: Tensor, num_qo_heads: int,
         num_kv_heads: int, head_dim: int, page_size: int, pos_encoding_mode: str = "NONE",
@@ -221,11 +233,12 @@ class BatchDecodeWithPagedKVCacheWrapper(Planned):
         block_tables = self._tables(block_tables, indices)
         if not self._use_cuda_graph:
             indices = _memory.page_ids(f"{type(self).__name__}.plan: indices", indices)
-        given = (block_tables is None, seq_lens is None, num_qo_heads, num_kv_heads, head_dim,
-                 page_size, pos_encoding_mode, window_left, window_right, logits_soft_cap,
-                 q_data_type, kv_data_type, o_data_type, data_type, sm_scale, rope_scale,
-                 rope_theta, fixed_split_size, disable_split_kv, q_len_per_req)
         lengths = self._lengths(indptr, last_page_len, block_tables, seq_lens, page_size)
+        longest = self._longest(lengths, page_size)
+        given = (longest, block_tables is None, seq_lens is None, num_qo_heads, num_kv_heads,
+                 head_dim, page_size, pos_encoding_mode, window_left, window_right,
+                 logits_soft_cap, q_data_type, kv_data_type, o_data_type, data_type, sm_scale,
+                 rope_scale, rope_theta, fixed_split_size, disable_split_kv, q_len_per_req)
         mask = None
         if self._is_as_before(given):
             self._check_graph(lengths, indices if block_tables is None else None)
@@ -234,6 +247,8 @@ class BatchDecodeWithPagedKVCacheWrapper(Planned):
             arguments = self._plan_arguments(
                 num_qo_heads, num_kv_heads, head_dim, page_size, q_data_type, kv_data_type,
                 o_data_type, data_type, fixed_split_size, disable_split_kv, q_len_per_req)
+            if longest is not None:
+                arguments["max_sequence_kv"] = longest
             arguments.update(lengths)
             self._check_graph(arguments, indices if block_tables is None else None)
             arguments["use_custom_mask"] = masked = 0 < window_right < q_len_per_req - 1

@@ -32,7 +32,7 @@ constexpr int64_t KT = SPEC_KT; /* the same; 16-bit only if QT is the same */
 constexpr int64_t OT = SPEC_OT; /* F16, BF16, F32, F8_E4M3FN, F8_E5M2 */
 constexpr int D_QK = SPEC_D_QK; /* multiples of 8 up to 256 */
 constexpr int D_VO = SPEC_D_VO;
-constexpr int ROWS = SPEC_ROWS;     /* 16, 64, 128 */
+constexpr int ROWS = SPEC_ROWS;     /* 16, 64, 128, 192 */
 constexpr int KEYS = SPEC_KEYS;     /* 16, 32, 64, 128 */
 constexpr int STAGES = SPEC_STAGES; /* 2, 3, 4 */
 constexpr int FLAGS = SPEC_FLAGS;
@@ -45,10 +45,11 @@ constexpr bool SPECIAL = FLAGS & 32;  /* custom mask, draft or multi-item scorin
 constexpr bool RULED = FLAGS & 128;   /* the schedule is a rule */
 constexpr bool V_PAGES = FLAGS & 512; /* values lie on pages of their own */
 constexpr bool CHUNKED = FLAGS & 1024;
+constexpr bool BESIDE = FLAGS & 8192;   /* the kernel ahead of it, whose end is this one's, too */
 constexpr bool LINEAR = !PAGED && WIDE; /* rows of keys lie one behind the other */
 constexpr bool VARIANT = false;         /* those go to attention_float.cu */
 static_assert(D_QK % 8 == 0 && D_VO % 8 == 0 && D_QK <= 256 && D_VO <= 256, "head sizes");
-static_assert(ROWS == 16 || ROWS == 64 || ROWS == 128, "rows of a tile");
+static_assert(ROWS == 16 || ROWS == 64 || ROWS == 128 || ROWS == 192, "rows of a tile");
 static_assert(KEYS == 16 || KEYS == 32 || KEYS == 64 || KEYS == 128, "keys of a tile");
 static_assert(STAGES >= 2 && STAGES <= 4, "stages of the ring");
 
@@ -63,7 +64,7 @@ constexpr bool FITTED = QT == BF16 && sizeof(kv_elem) == 1;
 using half = choose<QT == BF16 && !FITTED>::type;
 
 constexpr bool SHARED_ROWS = ROWS == 16;
-constexpr int WARPS = SHARED_ROWS ? smaller(KEYS / 16, 4) : 4;
+constexpr int WARPS = SHARED_ROWS ? smaller(KEYS / 16, 4) : larger(ROWS / 32, 4);
 constexpr int THREADS = 32 * WARPS;
 constexpr int MT = SHARED_ROWS ? 1 : ROWS / (16 * WARPS); /* 16-row tiles of a warp */
 constexpr int NT = KEYS / (SHARED_ROWS ? WARPS : 1) / 8;  /* 8-key tiles of a warp's logits */
@@ -338,10 +339,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     begin_items(p, s);
     if constexpr (EARLY)
         find_tiles(p, s, ahead, first);
-    wait_for_previous_kernel();
+    if constexpr (!BESIDE)
+        wait_for_previous_kernel();
     release_next_kernel();
-    if (s.count == 0)
+    if (s.count == 0) {
+        /* One of those without work stays for the other kernel; more would be in decode's way. */
+        if (BESIDE && blockIdx.x + blockIdx.y == 0)
+            wait_for_previous_kernel();
         return;
+    }
     now.key = s.works[0].kv_begin;
     /* Before the tiles: behind them they would wait for all their bytes. */
     if constexpr (Q_DIRECT)
@@ -422,4 +428,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
         }
     }
     wait_copies<0>();
+    /* Who waits for this kernel waits for both. */
+    if constexpr (BESIDE)
+        wait_for_previous_kernel();
 }

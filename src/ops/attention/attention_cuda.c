@@ -34,7 +34,8 @@ enum {
     V_PAGES = 512,
     CHUNKED = 1024,
     SCALED = 2048,
-    PLACED = 4096
+    PLACED = 4096,
+    BESIDE = 8192
 };
 
 /* ---- shared memory, the arithmetic of the kernels' structs ------------------------------------
@@ -51,7 +52,7 @@ static int64_t row_bytes(int64_t bytes) {
 }
 
 static int64_t warps_of(int64_t rows, int64_t keys) {
-    return rows == 16 && keys < 64 ? keys / 16 : 4;
+    return rows == 16 && keys < 64 ? keys / 16 : rows > 128 ? rows / 32 : 4;
 }
 
 static int64_t stage_bytes(const frozen_part *f, int64_t rows, int64_t keys) {
@@ -189,6 +190,42 @@ bool bolide__attention_cuda_rows(const bolide__call *call, frozen_part *f, int64
     return blocks > 0;
 }
 
+/* attention_few.cu: keys, values and queries, or what warps hand over; what blocks send; the item.
+ */
+static int64_t few_shared_bytes(const frozen_part *f) {
+    const int64_t in = (f->few_warps * 16 * (f->d_qk + f->d_vo) + 16 * f->d_qk) * 2;
+    const int64_t hand = f->few_warps * 16 * (f->d_vo + 4) * 4;
+    return (in > hand ? in : hand) + 16 * (f->d_vo / 4) * 32 +
+           (int64_t)sizeof(bolide__attention_work) + f->few_warps * 16 * 8 + 16 * 12 + 128;
+}
+
+/* Blocks of 8 warps, two of which fit a multiprocessor, or of 16, with 16 keys a warp: as many in a
+ * cluster as there is room for, if that is enough for the longest request. Half of the chip holds
+ * clusters of any size at one block a multiprocessor; all of it would not. */
+void bolide__attention_few_choose(const bolide__call *call, frozen_part *f, int64_t batch,
+                                  int64_t kv_len) {
+    enum { MOST_BLOCKS = 16 };
+    const bolide__cuda_limits *limits = bolide__cuda_limits_of(call->ctx);
+    const int64_t known = BOLIDE_F16 | BOLIDE_BF16, requests = batch * f->h_kv;
+    f->few = 0;
+    if (limits->arch < 90 || !f->stages || f->tile_rows != 16 || f->on_device || f->q_len < 1 ||
+        f->q_len * (f->h_q / f->h_kv) > 16 || !f->paged || f->use_custom_mask ||
+        f->flags & BOLIDE__ATTN_PLACED || !(f->q_dtype & known) || f->kv_dtype != f->q_dtype ||
+        (f->d_qk != 64 && f->d_qk != 128) || (f->d_vo != 64 && f->d_vo != 128) || batch < 1)
+        return;
+    for (f->few_warps = 8; f->few_warps <= 16; f->few_warps *= 2) {
+        const int64_t room = limits->sm_count * 8 / f->few_warps;
+        int64_t blocks = 1;
+        while (2 * blocks <= MOST_BLOCKS && 2 * blocks * requests <= room)
+            blocks *= 2;
+        if (blocks * requests <= room && kv_len <= blocks * f->few_warps * 16 &&
+            few_shared_bytes(f) <= limits->shared_optin) {
+            f->few = blocks;
+            return;
+        }
+    }
+}
+
 /* How pieces of few rows are joined, and into how many few requests are cut: a second launch is
  * faster for one request whose pieces have many rows; else a block joins them and reads 17 at once.
  * Three blocks share a multiprocessor. */
@@ -320,9 +357,34 @@ static bolide_status run_merge(const bolide__call *call, const frozen_part *f,
     return bolide__cuda_launch(call, &s, &g, p, sizeof *p);
 }
 
+/* Whether attention_few.cu can take a run of its plan, and takes it. */
+static bolide_status run_few(const bolide__call *call, const frozen_part *f,
+                             const bolide__attention_params *p, int64_t flags, bool *served) {
+    *served = f->few && flags & PAGED && flags & WIDE && p->flags & BOLIDE__ATTN_Q_WIDE &&
+              !(flags & (SPECIAL | V_PAGES | PLACED));
+    if (!*served)
+        return BOLIDE_OK;
+    bolide__spec s = BOLIDE_SPEC("attention/attention_few.cu", "bolide_attention_few");
+    bolide__spec_add(&s, "T", p->q_dtype);       /* f16, bf16 */
+    bolide__spec_add(&s, "OT", p->o_dtype);      /* 5 values */
+    bolide__spec_add(&s, "D_QK", p->d_qk);       /* 64, 128 */
+    bolide__spec_add(&s, "D_VO", p->d_vo);       /* the same */
+    bolide__spec_add(&s, "WARPS", f->few_warps); /* 8, 16 */
+    bolide__spec_add(&s, "CLUSTER", f->few);     /* 1 to 16 */
+    bolide__spec_add(&s, "FLAGS", flags);
+    const bolide__grid g = {.x = f->max_batch * f->few,
+                            .y = f->h_kv,
+                            .block = (int32_t)(32 * f->few_warps),
+                            .shared = (int32_t)few_shared_bytes(f),
+                            .cluster = (int32_t)f->few,
+                            .dependent = 1};
+    return bolide__cuda_launch(call, &s, &g, p, sizeof *p);
+}
+
 static bolide_status run_tensor(const bolide__call *call, const frozen_part *f,
                                 bolide__attention_params *p, bolide__grid *g) {
-    const int64_t flags = flags_of(p, f->q_len) | (is_wide(p) ? WIDE : 0);
+    const int64_t flags = flags_of(p, f->q_len) | (is_wide(p) ? WIDE : 0) |
+                          (f->part == BOLIDE__PART_FEW ? BESIDE : 0);
     const int64_t keys = is_crowded(f, p, flags) ? 32 : f->keys;
     bolide__spec s = BOLIDE_SPEC("attention/attention.cu", "bolide_attention");
     add_types(&s, p);
@@ -332,6 +394,10 @@ static bolide_status run_tensor(const bolide__call *call, const frozen_part *f,
     bolide__spec_add(&s, "FLAGS", flags);
     const bool apart = f->merged_apart && !f->ruled;
     p->flags |= (is_q_wide(p) ? BOLIDE__ATTN_Q_WIDE : 0) | (apart ? BOLIDE__ATTN_APART : 0);
+    bool served = false;
+    BOLIDE_TRY(run_few(call, f, p, flags, &served));
+    if (served)
+        return BOLIDE_OK;
     g->block = (int32_t)(32 * warps_of(f->tile_rows, keys));
     g->shared = (int32_t)shared_bytes(f, f->tile_rows, keys, f->stages);
     BOLIDE_TRY(bolide__cuda_launch(call, &s, g, p, sizeof *p));
@@ -393,6 +459,7 @@ bolide_status bolide__attention_cuda_run(const bolide__call *call,
                                          bolide__attention_params *p) {
     const frozen_part *f = &plan->frozen;
     const int64_t items = f->rule_tiles * f->rule_pieces;
+    p->flags |= f->part == BOLIDE__PART_MANY ? BOLIDE__ATTN_SHARED : 0;
     if (f->sm90 && !(p->flags & BOLIDE__ATTN_DRAFT) && !p->v_indices) {
         bool served = false;
         BOLIDE_TRY(bolide__attention_sm90_run(call, f, p, &served));
@@ -404,6 +471,8 @@ bolide_status bolide__attention_cuda_run(const bolide__call *call,
     p->flags |= may_be_signed(p) ? BOLIDE__ATTN_SIGNED : 0;
     /* A plan on the device has just written what a block reads first. */
     bolide__grid g = {.x = f->workers, .y = f->h_kv, .dependent = !f->on_device};
+    if (f->part == BOLIDE__PART_FEW)
+        g.dependent = BOLIDE__BEHIND_OWN;
     if (f->ruled) {
         g.x = items < f->workers ? items : f->workers;
         /* Behind a memset there is no kernel to depend on. */

@@ -54,17 +54,19 @@ BOLIDE_INLINE void touch_far(const dot_pass *p, int j, int64_t bytes) {
     __builtin_prefetch(p->row[j + (far < BLOCK ? far : BLOCK)], 0, 2);
 }
 
-/* Fetches what head h of row j makes room for. The rows of a step are fetched side by side, and
- * the chip follows each of them. Twice: a fetch is dropped where the second cache's queue is full.
- */
-BOLIDE_INLINE void fetch_ahead(const dot_pass *p, int j, int h, int64_t bytes) {
+/* Fetches what head h of row j makes room for, of `d` elements. The rows of a step are fetched side
+ * by side, and the chip follows each of them. Twice, since a fetch is dropped where the second
+ * cache's queue is full; but rows of 8 bits are bound by their conversion. */
+BOLIDE_INLINE void fetch_ahead(const dot_pass *p, int j, int h, int64_t d, int64_t dtype) {
+    const int64_t bytes = d * dtype_bytes(dtype);
+    const bool twice = dtype_bytes(dtype) > 1 && p->again < p->ahead;
     const char *next = p->row[j + p->ahead] + h * p->head_step;
-    const char *again = p->again < p->ahead ? p->row[j + p->again] + h * p->head_step : NULL;
+    const char *again = p->row[j + p->again] + h * p->head_step;
     if (h == 0)
         touch_far(p, j, bytes);
     for (int64_t i = 0; i < bytes; i += 64) {
         __builtin_prefetch(next + i, 0, 2);
-        if (again)
+        if (twice)
             __builtin_prefetch(again + i, 0, 2);
     }
 }
@@ -146,7 +148,7 @@ BOLIDE_INLINE void dot_scores(int rows, int64_t dtype, int64_t d, const dot_pass
         const int place = h % together;
         for (int j = 0; j < count; j++) {
             if (fetch)
-                fetch_ahead(p, first + j, h, d * dtype_bytes(dtype));
+                fetch_ahead(p, first + j, h, d, dtype);
             dot_key(rows, dtype, p->row[first + j] + h * p->head_step, q, d,
                     sum + place * rows * STEP + j);
         }
@@ -208,7 +210,7 @@ BOLIDE_INLINE void dot_values(int rows, int64_t dtype, int64_t d, int count, con
         int64_t c = 0;
         for (int j = 0; j < count; j++) {
             if (fetch)
-                fetch_ahead(p, first + j, h, d * dtype_bytes(dtype));
+                fetch_ahead(p, first + j, h, d, dtype);
             for (const int64_t end = c + share < main ? c + share : main; c < end;
                  c += 16 * at_once)
                 dot_columns(rows, at_once, dtype, v, count, w, o, p->d_stride, c, 16);

@@ -42,10 +42,11 @@ enum {
     BOLIDE__ATTN_SIGNED = 256, /* CUDA: what logits are scaled by may be below 0 */
     BOLIDE__ATTN_TAIL = 512,   /* the last d_tail columns of q and k are tensors of their own */
     BOLIDE__ATTN_VARIANT = 1024,
-    BOLIDE__ATTN_LATENT = 2048, /* values are the first d_vo columns of the keys, of one head */
-    BOLIDE__ATTN_DRAFT = 4096,  /* bits over a request's query tokens say which are seen */
-    BOLIDE__ATTN_APART = 16384, /* CUDA: pieces are joined by a kernel of its own */
-    BOLIDE__ATTN_PLACED = 8192  /* positions are places in a matrix, see fold_q */
+    BOLIDE__ATTN_LATENT = 2048,  /* values are the first d_vo columns of the keys, of one head */
+    BOLIDE__ATTN_DRAFT = 4096,   /* bits over a request's query tokens say which are seen */
+    BOLIDE__ATTN_SHARED = 32768, /* CUDA: another kernel works on a part of the batch beside */
+    BOLIDE__ATTN_APART = 16384,  /* CUDA: pieces are joined by a kernel of its own */
+    BOLIDE__ATTN_PLACED = 8192   /* positions are places in a matrix, see fold_q */
 };
 
 /* What the texts of a custom variant see of the element at hand, by these names. */
@@ -251,10 +252,14 @@ typedef struct bolide__attention_plan {
         int64_t sm90;         /* CUDA: the list is for attention_sm90.cu */
         int64_t latent90; /* CUDA: blocks of attention_latent_sm90.cu that share an item; 0: it is
                          for attention_latent.cu alone */
+        int64_t few; /* CUDA: blocks of attention_few.cu that share a request; 0: it takes none */
+        int64_t few_warps;                      /* of such a block */
         int64_t merged_apart;                   /* CUDA: pieces are joined by a kernel of its own */
         int64_t least_busy;                     /* CUDA: of the schedule's rules */
         int64_t ruled, rule_tiles, rule_pieces; /* CUDA: a single request that needs no lists */
+        int64_t part;                           /* CUDA: of the requests */
         int64_t q_len;                          /* tokens of every request; 0: they differ */
+        int64_t max_rows;                       /* tokens */
         int64_t max_batch, max_items, max_merges, max_slots;
         int64_t worker_start_at, requests_at, items_at, merges_at; /* in device_int */
         int64_t free_at, arrivals_at, heads_at, works_at;          /* CUDA: in device_int */
@@ -285,6 +290,10 @@ typedef struct bolide__variant_hooks {
     bool no_softmax;
 } bolide__variant_hooks;
 
+/* Parts of a batch that two kernels compute at the same time: requests of more packed rows than
+ * attention.cu takes at once, and the others. */
+enum { BOLIDE__PART_MANY = 1, BOLIDE__PART_FEW = 2 };
+
 /* The plan arguments of every operator in one form. The arrays are i32, on the host or the device.
  */
 typedef struct bolide__attention_problem {
@@ -301,6 +310,7 @@ typedef struct bolide__attention_problem {
     int64_t max_q_len;                       /* bound of one request; BOLIDE_NO_INT: none */
     int64_t batch;
     int64_t on_device;       /* 1: CUDA plans from lengths that stay on the device */
+    int64_t part;            /* of the requests; 0: all */
     int64_t single;          /* 1: one request that is planned and run in the same call */
     int64_t fold_q, fold_kv; /* rows and columns of a matrix of blocks; 0: none */
     int64_t placed;          /* 1: positions are places in that matrix */
@@ -337,6 +347,18 @@ bolide_status bolide__attention_plan_on_device(const bolide__call *call,
                                                const bolide__attention_problem *pr,
                                                const struct bolide__attention_frozen *f,
                                                const bolide__schedule_rules *rules);
+/* Whether two kernels take a part of the requests each, with a plan each. */
+bool bolide__attention_has_parts(const bolide__call *call, const bolide__attention_problem *pr);
+/* The live part's works and heads, from what the schedule has left there. */
+void bolide__attention_write_works(const struct bolide__attention_frozen *f,
+                                   const bolide__schedule_counts *counts, int32_t blocks,
+                                   char *live);
+/* Leaves the requests of the plan's part with rows and the workers that are to be busy; how many
+ * blocks of the kernel for many rows are. */
+int32_t bolide__attention_take_part(const bolide__call *call,
+                                    const struct bolide__attention_frozen *f,
+                                    bolide__attention_request *requests, int32_t batch,
+                                    bolide__schedule_rules *rules);
 /* For a single request on CUDA: a plan that is a rule, without lists and without a copy. */
 bolide_status bolide__attention_make_rule(const bolide__call *call,
                                           const bolide__attention_problem *pr);
@@ -410,6 +432,11 @@ bolide_status bolide__attention_variant_hooks(const bolide__call *call,
  * is the usual number of packed rows of a request. */
 void bolide__attention_cuda_choose(const bolide__call *call, struct bolide__attention_frozen *f,
                                    int64_t rows, int64_t batch);
+
+/* Behind that: whether attention_few.cu has the plan's runs. No request has more than kv_len keys.
+ * Nothing of the layout depends on it. */
+void bolide__attention_few_choose(const bolide__call *call, struct bolide__attention_frozen *f,
+                                  int64_t batch, int64_t kv_len);
 
 /* Gives a plan for attention.cu tiles of so many rows; false if none fit, and nothing changes. */
 bool bolide__attention_cuda_rows(const bolide__call *call, struct bolide__attention_frozen *f,

@@ -13,7 +13,6 @@
 typedef struct bolide__attention_frozen frozen_part;
 
 enum {
-    ROWS = BOLIDE__SM90_ROWS,
     ITEM_BYTES = BOLIDE__SM90_SLOTS * sizeof(bolide__sm90_item),
     BARRIER_BYTES = 20 * 8, /* its barriers */
     FP8_BARRIER_BYTES = 28 * 8,
@@ -44,15 +43,15 @@ static bool is_fp8(const frozen_part *f) {
 
 static int64_t fp8_bytes(void) {
     enum { STAGES = BOLIDE__FP8_SM90_STAGES, TURNED = BOLIDE__FP8_SM90_TURNED };
-    return 128 * (2 * ROWS + (2 * STAGES + TURNED) * BOLIDE__FP8_SM90_KEYS) + ITEM_BYTES +
-           FP8_BARRIER_BYTES;
+    return 128 * (2 * BOLIDE__SM90_ROWS + (2 * STAGES + TURNED) * BOLIDE__FP8_SM90_KEYS) +
+           ITEM_BYTES + FP8_BARRIER_BYTES;
 }
 
-static int64_t shared_bytes(const frozen_part *f) {
+static int64_t shared_bytes(const frozen_part *f, int64_t rows) {
     const int64_t q = blocks_of(f->d_qk), v = value_blocks(f->d_vo), keys = keys_of(f);
     if (is_fp8(f))
         return fp8_bytes();
-    return 128 * (BOLIDE__SM90_Q_STAGES(q, v, keys) * ROWS * q +
+    return 128 * (BOLIDE__SM90_Q_STAGES(rows, q, v, keys) * rows * q +
                   BOLIDE__SM90_STAGES * keys * (q + v)) +
            ITEM_BYTES + BARRIER_BYTES;
 }
@@ -76,17 +75,33 @@ static bool is_known(const frozen_part *f) {
            f->o_dtype == f->q_dtype;
 }
 
+static int64_t padded(int64_t rows, int64_t tile) {
+    return (rows + tile - 1) / tile * tile;
+}
+
+/* Packed rows of a tile. Three warpgroups are a seventh faster than two where head sizes leave them
+ * the registers, if there are tiles for all multiprocessors, and requests fill them as well. */
+static int64_t rows_of(const bolide__cuda_limits *limits, const frozen_part *f, int64_t usual_rows,
+                       int64_t all_rows) {
+    enum { ROWS = BOLIDE__SM90_ROWS, TALL_ROWS = BOLIDE__SM90_TALL_ROWS };
+    const bool narrow = !is_fp8(f) && f->d_qk <= 64 && f->d_vo <= 64 && box_of(f) > 1;
+    const bool enough = padded(all_rows, TALL_ROWS) / TALL_ROWS * f->h_kv >= limits->sm_count;
+    const bool full = 7 * padded(usual_rows, TALL_ROWS) <= 8 * padded(usual_rows, ROWS);
+    return narrow && enough && full ? TALL_ROWS : ROWS;
+}
+
 /* A third of a wave of blocks without splits is as fast as attention.cu with them. */
 void bolide__attention_sm90_choose(const bolide__call *call, frozen_part *f, int64_t usual_rows,
                                    int64_t all_rows) {
     const bolide__cuda_limits *limits = bolide__cuda_limits_of(call->ctx);
-    const int64_t units = (all_rows + ROWS - 1) / ROWS * f->h_kv;
+    const int64_t rows = rows_of(limits, f, usual_rows, all_rows);
+    const int64_t units = padded(all_rows, rows) / rows * f->h_kv;
     const int64_t others =
         BOLIDE__ATTN_ALIBI | BOLIDE__ATTN_ROPE | BOLIDE__ATTN_TAIL | BOLIDE__ATTN_VARIANT;
     f->sm90 = bolide__cuda_has_wgmma(call->ctx) && f->keys && f->stages && !f->use_custom_mask &&
-              !(f->flags & others) && is_known(f) && shared_bytes(f) <= limits->shared_optin &&
-              usual_rows > 64 && 3 * units >= limits->sm_count &&
-              bolide__attention_cuda_rows(call, f, ROWS);
+              !(f->flags & others) && is_known(f) &&
+              shared_bytes(f, rows) <= limits->shared_optin && usual_rows > 64 &&
+              3 * units >= limits->sm_count && bolide__attention_cuda_rows(call, f, rows);
 }
 
 /* ---- the list ---------------------------------------------------------------------------------
@@ -177,7 +192,7 @@ static bolide__tensor_box queries(const bolide__attention_params *p) {
         .data = p->q,
         .dtype = p->q_dtype,
         .rank = 4,
-        .box = {columns_of(p->q_dtype), (int32_t)p->group, 1, (int32_t)(ROWS / p->group)},
+        .box = {columns_of(p->q_dtype), (int32_t)p->group, 1, (int32_t)(p->tile_rows / p->group)},
         .shape = {p->d_qk, p->group, p->h_kv, p->q_rows},
         .stride = {1, p->q_h, p->q_h * p->group, p->q_n},
     };
@@ -277,7 +292,8 @@ static bolide__spec spec_of(const frozen_part *f, const bolide__attention_params
         bolide__spec_add(&s, "T", p->q_dtype); /* f16, bf16 */
         bolide__spec_add(&s, "D_QK", p->d_qk); /* as models have them */
         bolide__spec_add(&s, "D_VO", p->d_vo);
-        bolide__spec_add(&s, "KEYS", keys_of(f)); /* 80, 128 */
+        bolide__spec_add(&s, "ROWS", f->tile_rows); /* 128, 192 */
+        bolide__spec_add(&s, "KEYS", keys_of(f));   /* 80, 128 */
     }
     bolide__spec_add(&s, "BOX", box_of(f)); /* 1, 8 to 128 */
     bolide__spec_add(&s, "FLAGS", flags);
@@ -286,7 +302,7 @@ static bolide__spec spec_of(const frozen_part *f, const bolide__attention_params
 
 bolide_status bolide__attention_sm90_run(const bolide__call *call, const frozen_part *f,
                                          const bolide__attention_params *p, bool *served) {
-    const bool q_box = ROWS % p->group == 0;
+    const bool q_box = f->tile_rows % p->group == 0 && (p->group & (p->group - 1)) == 0;
     bolide__attention_sm90_params a = {.p = *p, .section_bytes = SECTION_BYTES};
     *served = false;
     if (p->flags & BOLIDE__ATTN_ITEMS)
@@ -298,8 +314,8 @@ bolide_status bolide__attention_sm90_run(const bolide__call *call, const frozen_
         a.tickets = p->arrivals + (f->tickets_at - f->arrivals_at) / (int64_t)sizeof(int32_t);
     const bolide__spec s = spec_of(f, p, q_box);
     const bolide__grid g = {.x = bolide__cuda_limits_of(call->ctx)->sm_count,
-                            .block = BOLIDE__SM90_THREADS,
-                            .shared = (int32_t)shared_bytes(f)};
+                            .block = BOLIDE__SM90_THREADS_OF((int32_t)f->tile_rows),
+                            .shared = (int32_t)shared_bytes(f, f->tile_rows)};
     return bolide__cuda_launch(call, &s, &g, &a, sizeof a);
 }
 

@@ -23,13 +23,14 @@
 #include "cuda/device/wgmma.cuh"
 #include "ops/attention/attention_sm90.h"
 
-#if !defined(SPEC_T) || !defined(SPEC_D_QK) || !defined(SPEC_D_VO) || !defined(SPEC_KEYS) ||       \
-    !defined(SPEC_BOX) || !defined(SPEC_FLAGS)
-#error "T: dtype; D_QK, D_VO: sizes; KEYS: of a tile; BOX: keys of a copy; FLAGS"
+#if !defined(SPEC_T) || !defined(SPEC_D_QK) || !defined(SPEC_D_VO) || !defined(SPEC_ROWS) ||       \
+    !defined(SPEC_KEYS) || !defined(SPEC_BOX) || !defined(SPEC_FLAGS)
+#error "T: dtype; D_QK, D_VO: sizes; ROWS, KEYS: of a tile; BOX: keys of a copy; FLAGS"
 #endif
 constexpr int64_t T = SPEC_T;   /* F16, BF16 */
 constexpr int D_QK = SPEC_D_QK; /* multiples of 8 up to 256 */
 constexpr int D_VO = SPEC_D_VO;
+constexpr int ROWS = SPEC_ROWS; /* 128, 192 */
 constexpr int KEYS = SPEC_KEYS; /* 80, 128 */
 constexpr int BOX = SPEC_BOX;   /* 8, 16, 32, 64, KEYS; 1: rows one by one */
 constexpr int FLAGS = SPEC_FLAGS;
@@ -40,6 +41,8 @@ constexpr bool SIGNED = FLAGS & BOLIDE__SM90_SIGNED;
 constexpr bool WIDE = FLAGS & BOLIDE__SM90_WIDE;
 static_assert(D_QK % 8 == 0 && D_VO % 8 == 0 && D_QK <= 256 && D_VO <= 256, "head sizes");
 constexpr bool GATHER = BOX == 1;
+constexpr bool TALL = ROWS == BOLIDE__SM90_TALL_ROWS;
+static_assert(ROWS == BOLIDE__SM90_ROWS || (TALL && D_QK <= 64 && D_VO <= 64 && !GATHER), "rows");
 static_assert(KEYS % 16 == 0 && KEYS % BOX == 0 && (BOX % 8 == 0 || GATHER), "keys of a tile");
 
 using half = element<T>::type;
@@ -47,9 +50,8 @@ using out_elem = half;
 constexpr int SIZE = 2;             /* bytes of an element */
 constexpr int COLUMNS = 128 / SIZE; /* of a block */
 
-constexpr int ROWS = BOLIDE__SM90_ROWS;
 constexpr int STAGES = BOLIDE__SM90_STAGES, V_STAGES = STAGES;
-constexpr int GROUPS = 2;                                     /* warpgroups that compute */
+constexpr int GROUPS = ROWS / 64;                             /* warpgroups that compute */
 constexpr int DV = D_VO <= 64 ? 64 : D_VO <= 128 ? 128 : 256; /* columns of the sums */
 static_assert(!WIDE || (D_QK % 64 == 0 && D_VO == DV && !GATHER && BOX < KEYS), "whole rows");
 constexpr int Q_BLOCKS = (D_QK + 63) / 64; /* blocks of 64 columns, 128 bytes a row */
@@ -63,7 +65,7 @@ constexpr int Q_BLOCK = ROWS * 128;
  * copies leave 8 rows of each block beside each other. */
 constexpr int K_GROUP = WIDE ? 1024 * Q_BLOCKS : 1024, K_BLOCK = WIDE ? 1024 : BLOCK;
 constexpr int V_GROUP = WIDE ? 1024 * V_BLOCKS : 1024, V_BLOCK = WIDE ? 1024 : BLOCK;
-constexpr int Q_STAGES = BOLIDE__SM90_Q_STAGES(Q_BLOCKS, V_BLOCKS, KEYS);
+constexpr int Q_STAGES = BOLIDE__SM90_Q_STAGES(ROWS, Q_BLOCKS, V_BLOCKS, KEYS);
 /* Products with values that a warpgroup asks for before the other one's turn: 0 to KEYS / 16; −1:
  * there are no turns. */
 constexpr int HAND = 8;
@@ -72,6 +74,7 @@ constexpr int SLOTS = BOLIDE__SM90_SLOTS;
 constexpr float MOST = 4096.0f;
 constexpr float BELOW = 0.0f; /* how far below the largest logit a new base is */
 constexpr int WARPS = 4 * GROUPS;
+constexpr bool MASKS_BY_BITS = TALL;
 constexpr bool STREAMED = DV <= 128;      /* the state of two items fits the registers */
 constexpr int GATHERERS = GATHER ? 4 : 1; /* warps that load */
 constexpr bool LOADER_DEALS = GATHER;
@@ -162,7 +165,7 @@ void compute(const params &a, shared_memory &s, int group) {
     rows_state r;
     float x[KEYS / 2], o[DV / 2];
     uint32_t weights[WORDS];
-    if (HAND >= 0 && c.group == 1)
+    if (HAND >= 0 && c.group == GROUPS - 1)
         named_arrive(ORDER, 256); /* the first turn is warpgroup 0's */
 #pragma unroll 1
     for (;;) {
@@ -206,9 +209,14 @@ void compute(const params &a, shared_memory &s, int group) {
     }
 }
 
-extern "C" __global__ void __launch_bounds__(BOLIDE__SM90_THREADS, 1)
+extern "C" __global__ void __launch_bounds__(BOLIDE__SM90_THREADS_OF(ROWS), 1)
     bolide_attention_sm90(const __grid_constant__ bolide__attention_sm90_params a) {
     shared_memory &s = *reinterpret_cast<shared_memory *>(dynamic);
+    if (a.p.flags & BOLIDE__ATTN_SHARED) {
+        release_next_kernel(); /* which works beside this one */
+        if ((int32_t)blockIdx.x >= blocks_at_work(a))
+            return;
+    }
     if (threadIdx.x == 0) {
         prefetch_map(a.q);
         prefetch_map(a.k);
@@ -219,13 +227,13 @@ extern "C" __global__ void __launch_bounds__(BOLIDE__SM90_THREADS, 1)
     __syncthreads();
     const int warpgroup = of_warp(threadIdx.x / 128);
     if (warpgroup == 0) {
-        give_registers<GATHER ? 72 : 40>();
+        give_registers<TALL ? 32 : GATHER ? 72 : 40>();
         if (threadIdx.x / 32 < GATHERERS)
             load_all(a, s);
         else if (threadIdx.x == 96)
             deal_all(a, s);
     } else {
-        take_registers<GATHER ? 216 : 232>();
+        take_registers<TALL ? 160 : GATHER ? 216 : 232>();
         compute(a, s, warpgroup - 1);
     }
 }

@@ -10,16 +10,20 @@
 #include "ops/attention/attention_internal.h"
 
 enum {
-    BOLIDE__SM90_ROWS = 128,    /* packed rows of a tile: 64 for each of two warpgroups */
-    BOLIDE__SM90_THREADS = 384, /* those two, and one that loads */
+    BOLIDE__SM90_ROWS = 128,      /* packed rows of a tile: 64 for each of two warpgroups */
+    BOLIDE__SM90_TALL_ROWS = 192, /* three warpgroups, head sizes up to 64 */
+    BOLIDE__SM90_THREADS = 384,   /* two warpgroups that compute, and one that loads */
     BOLIDE__SM90_STAGES = 2
 };
 
-/* Buffers of Q, from the blocks of 64 columns of a row of q and k and of v, and the keys of a tile:
- * two where shared memory has room for them, so that the next item's is there in time. */
-#define BOLIDE__SM90_Q_STAGES(q_blocks, v_blocks, keys)                                            \
-    (128 * (2 * BOLIDE__SM90_ROWS * (q_blocks) +                                                   \
-            BOLIDE__SM90_STAGES * (keys) * ((q_blocks) + (v_blocks))) <=                           \
+/* The same for so many rows of a tile. */
+#define BOLIDE__SM90_THREADS_OF(rows) (2 * (rows) + 128)
+
+/* Buffers of Q, from the rows of a tile, the blocks of 64 columns of a row of q and k and of v, and
+ * the keys of a tile: two where shared memory has room for them, so that the next item's is there
+ * in time. */
+#define BOLIDE__SM90_Q_STAGES(rows, q_blocks, v_blocks, keys)                                      \
+    (128 * (2 * (rows) * (q_blocks) + BOLIDE__SM90_STAGES * (keys) * ((q_blocks) + (v_blocks))) <= \
              200 * 1024                                                                            \
          ? 2                                                                                       \
          : 1)
@@ -68,7 +72,8 @@ typedef struct bolide__attention_sm90_params {
     bolide__tensor_map k; /* [pages, h_kv, rows of a page, d_qk]; without pages one of all rows */
     bolide__tensor_map v; /* the same with d_vo */
     bolide__attention_params p;
-    int32_t *tickets;      /* [2]: next item, blocks that are done; NULL: dealt by number */
+    int32_t *tickets;      /* [3]: next item, blocks that are done, and with ATTN_SHARED that are at
+                              work; NULL: dealt by number */
     int64_t section_bytes; /* of keys and values that should stay in the L2 together */
 } bolide__attention_sm90_params;
 

@@ -44,7 +44,7 @@ constexpr int COLUMNS = 128; /* of a block */
 constexpr int ROWS = BOLIDE__SM90_ROWS;
 constexpr int STAGES = BOLIDE__FP8_SM90_STAGES;
 constexpr int V_STAGES = BOLIDE__FP8_SM90_TURNED; /* turned tiles */
-constexpr int GROUPS = 2;
+constexpr int GROUPS = ROWS / 64;
 constexpr int DV = D_VO;
 constexpr int Q_BLOCKS = 1, V_BLOCKS = 1;
 constexpr int STEPS = D_QK / 32;   /* products of 32 deep in a logit */
@@ -61,7 +61,8 @@ constexpr int SLOTS = BOLIDE__SM90_SLOTS;
 constexpr float MOST = 448.0f, BELOW = 3.0f;
 constexpr int WARPS = 4 * GROUPS;
 constexpr int GATHERERS = 1, TURNERS = 3; /* warps */
-constexpr bool LOADER_DEALS = true;
+constexpr bool LOADER_DEALS = true, MASKS_BY_BITS = true;
+static_assert(KEYS <= 128, "a bit for each logit of a row");
 
 using params = bolide__attention_sm90_params;
 using work = bolide__attention_work;
@@ -109,27 +110,57 @@ uint32_t bytes_before(int end) {
            (own > 9 ? 0xff000000u : 0);
 }
 
-/* By TURNERS warps; of a tile of `keys` keys, the others become zeros. */
-void turn_tile(const unsigned char *from, unsigned char *to, int keys) {
-    constexpr int UNITS = KEYS / 32 * (D_VO / 16);
-    const int lane = threadIdx.x % 32;
-    for (int unit = (int)threadIdx.x / 32 - 1; unit < UNITS; unit += TURNERS) {
-        const int piece = unit / (KEYS / 32), part = unit % (KEYS / 32);
-        uint32_t r[4];
-        load_matrices<true>(r, from + (part * 32 + lane) * 128 + ((piece ^ lane) & 7) * 16);
-        uint32_t w[4] = {bytes_of(r[0], r[1], 0x6420), bytes_of(r[2], r[3], 0x6420),
-                         bytes_of(r[0], r[1], 0x7531), bytes_of(r[2], r[3], 0x7531)};
-        if (keys < KEYS) {
+/* Where a lane of a warp that turns reads and writes, behind the beginning of a tile. The warp has
+ * every third block of 16 columns. All of it is found once: found again for each piece, a tile took
+ * longer than everything else. */
+constexpr int PARTS = KEYS / 32, PIECES = D_VO / 16, ROUNDS = (PIECES + TURNERS - 1) / TURNERS;
+
+struct turner {
+    uint32_t from[ROUNDS], to[PARTS];
+};
+
+turner begin_turning() {
+    const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32 - 1;
+    const uint32_t row = warp * 16 + lane / 16 * 8 + lane % 8;
+    turner t;
 #pragma unroll
-            for (int i = 0; i < 4; i++)
-                w[i] &= bytes_before(keys - part * 32 - i % 2 * 16);
+    for (int i = 0; i < ROUNDS; i++)
+        t.from[i] = lane * 128 + ((warp + i * TURNERS) ^ lane) % 8 * 16;
+#pragma unroll
+    for (int i = 0; i < PARTS; i++)
+        t.to[i] = row * 128 + ((2 * i + lane / 8 % 2) ^ row) % 8 * 16;
+    return t;
+}
+
+/* By TURNERS warps; WHOLE: the tile has all its keys, otherwise those behind `keys` become zeros.
+ */
+template <bool WHOLE>
+void turn_tile(const unsigned char *from, uint32_t to, const turner &t, int keys) {
+#pragma unroll
+    for (int i = 0; i < ROUNDS; i++) {
+        if (PIECES % TURNERS != 0 && i == ROUNDS - 1 && threadIdx.x / 32 > PIECES % TURNERS)
+            break;
+        uint32_t r[PARTS][4];
+#pragma unroll
+        for (int part = 0; part < PARTS; part++)
+            load_matrices<true>(r[part], from + t.from[i] + part * 4096);
+#pragma unroll
+        for (int part = 0; part < PARTS; part++) {
+            uint32_t w[4] = {
+                bytes_of(r[part][0], r[part][1], 0x6420), bytes_of(r[part][2], r[part][3], 0x6420),
+                bytes_of(r[part][0], r[part][1], 0x7531), bytes_of(r[part][2], r[part][3], 0x7531)};
+            if constexpr (!WHOLE) {
+#pragma unroll
+                for (int j = 0; j < 4; j++)
+                    w[j] &= bytes_before(keys - part * 32 - j % 2 * 16);
+            }
+            store_matrices(to + t.to[part] + i * TURNERS * 2048, w);
         }
-        const int row = piece * 16 + lane / 16 * 8 + lane % 8, at = 2 * part + lane / 8 % 2;
-        store_matrices(shared_address(to) + row * 128 + ((at ^ row) & 7) * 16, w);
     }
 }
 
 void turn_all(shared_memory &s) {
+    const turner t = begin_turning();
     ring_place<SLOTS> ip = {0, 0};
     ring_place<STAGES> vp = {0, 0};
     ring_place<V_STAGES> tp = {0, 1};
@@ -143,7 +174,12 @@ void turn_all(shared_memory &s) {
         for (int32_t n = it.last; n >= it.first; n--) {
             barrier_wait(s.full_v[vp.stage], vp.phase);
             barrier_wait(s.empty_t[tp.stage], tp.phase);
-            turn_tile(s.v[vp.stage][0], s.turned[tp.stage], it.w.kv_end - n * KEYS);
+            const int keys = it.w.kv_end - n * KEYS;
+            const uint32_t to = shared_address(s.turned[tp.stage]);
+            if (keys >= KEYS)
+                turn_tile<true>(s.v[vp.stage][0], to, t, keys);
+            else
+                turn_tile<false>(s.v[vp.stage][0], to, t, keys);
             /* Ordinary stores, read by wgmma behind the barrier; and what was read may be
              * overwritten by a copy behind the other. */
             fence_async_shared();
@@ -211,7 +247,7 @@ void compute(const params &a, shared_memory &s, int group) {
     rows_state r;
     float x[KEYS / 2], o[DV / 2], part[DV / 2];
     uint32_t weights[WORDS];
-    if (HAND >= 0 && c.group == 1)
+    if (HAND >= 0 && c.group == GROUPS - 1)
         named_arrive(ORDER, 256); /* the first turn is warpgroup 0's */
 #pragma unroll 1
     for (;;) {
@@ -237,7 +273,7 @@ void compute(const params &a, shared_memory &s, int group) {
     }
 }
 
-extern "C" __global__ void __launch_bounds__(BOLIDE__SM90_THREADS, 1)
+extern "C" __global__ void __launch_bounds__(BOLIDE__SM90_THREADS_OF(ROWS), 1)
     bolide_attention_sm90_fp8(const __grid_constant__ bolide__attention_sm90_params a) {
     shared_memory &s = *reinterpret_cast<shared_memory *>(dynamic);
     if (threadIdx.x == 0) {

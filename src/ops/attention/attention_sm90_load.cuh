@@ -78,6 +78,11 @@ void fetch_item(const params &a, int32_t index, item &it) {
     it.last = (it.w.kv_end + KEYS - 1) / KEYS - 1;
 }
 
+/* Where another kernel has the rest of the multiprocessors, the plan says how many. */
+int32_t blocks_at_work(const params &a) {
+    return a.p.flags & BOLIDE__ATTN_SHARED ? a.tickets[2] : (int32_t)gridDim.x;
+}
+
 /* What the thread that deals knows. */
 struct dealer {
     ring_place<SLOTS> at;
@@ -105,12 +110,12 @@ void deal_item(const params &a, shared_memory &s, dealer &d) {
     d.at.advance();
     d.count++;
     if (more) {
-        d.index = a.tickets ? (int32_t)gridDim.x + atomicAdd(a.tickets, 1) : dealt(d.count);
+        d.index = a.tickets ? blocks_at_work(a) + atomicAdd(a.tickets, 1) : dealt(d.count);
         return;
     }
     d.index = -1;
     /* The last block has seen all others take their last ticket. */
-    if (a.tickets && atomicAdd(a.tickets + 1, 1) == (int32_t)gridDim.x - 1) {
+    if (a.tickets && atomicAdd(a.tickets + 1, 1) == blocks_at_work(a) - 1) {
         a.tickets[0] = 0;
         a.tickets[1] = 0;
     }

@@ -74,13 +74,56 @@ static bolide_status check_plan(const bolide__call *call) {
     return bolide__attention_check_plan(call, &pr);
 }
 
+/* Requests of many rows and of few are planned apart where two kernels take them at the same time:
+ * the second plan lies behind the first, and so do its parts of the workspace. */
+
+static int64_t behind(int64_t bytes) {
+    return (bytes + 255) / 256 * 256;
+}
+
+static void *shifted(void *memory, int64_t bytes) {
+    return memory ? (char *)memory + behind(bytes) : NULL;
+}
+
+static bolide_workspace second_workspace(const bolide_workspace *w, const bolide_sizes *first) {
+    return (bolide_workspace){
+        .device = shifted(w->device, first->device_bytes),
+        .device_bytes = w->device_bytes - behind(first->device_bytes),
+        .device_int = shifted(w->device_int, first->device_int_bytes),
+        .device_int_bytes = w->device_int_bytes - behind(first->device_int_bytes),
+        .pinned = shifted(w->pinned, first->pinned_bytes),
+        .pinned_bytes = w->pinned_bytes - behind(first->pinned_bytes),
+    };
+}
+
 static bolide_status sizes_of(const bolide__call *call, bolide_sizes *sizes) {
-    const bolide__attention_problem pr = problem_of(call);
-    return bolide__attention_sizes(call, &pr, sizes);
+    bolide__attention_problem pr = problem_of(call);
+    if (!bolide__attention_has_parts(call, &pr))
+        return bolide__attention_sizes(call, &pr, sizes);
+    bolide_sizes few;
+    pr.part = BOLIDE__PART_MANY;
+    BOLIDE_TRY(bolide__attention_sizes(call, &pr, sizes));
+    pr.part = BOLIDE__PART_FEW;
+    BOLIDE_TRY(bolide__attention_sizes(call, &pr, &few));
+    sizes->device_bytes = behind(sizes->device_bytes) + few.device_bytes;
+    sizes->device_int_bytes = behind(sizes->device_int_bytes) + few.device_int_bytes;
+    sizes->pinned_bytes = behind(sizes->pinned_bytes) + few.pinned_bytes;
+    sizes->plan_bytes += few.plan_bytes;
+    return BOLIDE_OK;
 }
 
 static bolide_status make_plan(const bolide__call *call) {
-    const bolide__attention_problem pr = problem_of(call);
+    bolide__attention_problem pr = problem_of(call);
+    if (!bolide__attention_has_parts(call, &pr))
+        return bolide__attention_make_plan(call, &pr);
+    bolide_sizes many;
+    pr.part = BOLIDE__PART_MANY;
+    BOLIDE_TRY(bolide__attention_sizes(call, &pr, &many));
+    BOLIDE_TRY(bolide__attention_make_plan(call, &pr));
+    const bolide_workspace second = second_workspace(pr.workspace, &many);
+    pr.part = BOLIDE__PART_FEW;
+    pr.workspace = &second;
+    pr.plan = (bolide_plan *)((bolide__attention_plan *)pr.plan + 1);
     return bolide__attention_make_plan(call, &pr);
 }
 
@@ -99,14 +142,32 @@ static bolide__attention_run_args run_args(const bolide__call *call) {
     };
 }
 
+/* The same of the second plan, if there is one. */
+static bool run_args_of_few(bolide__attention_run_args *a, bolide_workspace *second) {
+    const bolide__attention_plan *many = (const bolide__attention_plan *)a->plan;
+    const bolide_sizes sizes = {.device_bytes = many->frozen.device_bytes,
+                                .device_int_bytes = many->frozen.device_int_bytes,
+                                .pinned_bytes = many->frozen.pinned_bytes};
+    if (many->frozen.part != BOLIDE__PART_MANY)
+        return false;
+    *second = second_workspace(a->workspace, &sizes);
+    a->plan = (const bolide_plan *)(many + 1);
+    a->workspace = second;
+    return true;
+}
+
 static bolide_status check_run(const bolide__call *call) {
-    const bolide__attention_run_args a = run_args(call);
-    return bolide__attention_check_run(call, &a);
+    bolide__attention_run_args a = run_args(call);
+    bolide_workspace second;
+    BOLIDE_TRY(bolide__attention_check_run(call, &a));
+    return run_args_of_few(&a, &second) ? bolide__attention_check_run(call, &a) : BOLIDE_OK;
 }
 
 static bolide_status run(const bolide__call *call) {
-    const bolide__attention_run_args a = run_args(call);
-    return bolide__attention_run(call, &a);
+    bolide__attention_run_args a = run_args(call);
+    bolide_workspace second;
+    BOLIDE_TRY(bolide__attention_run(call, &a));
+    return run_args_of_few(&a, &second) ? bolide__attention_run(call, &a) : BOLIDE_OK;
 }
 
 BOLIDE__ATTN_PLANNED(batch_attention,

@@ -27,10 +27,13 @@ enum {
                                                of K and V */
     CPU_UNIT_STRETCHES = 64, /* stretches over all key heads; fixed, so threads change no bits */
     MIN_CHUNK = 512,
-    MIN_PIECE = 256, /* keys of a single request that are worth a block */
-    GRANULE = 64,    /* keys of a kernel's block */
-    TILE_COST = 160, /* keys that take as long as a tile's queries and output */
-    OWN_PIECES = 16
+    MIN_PIECE = 256,  /* keys of a single request that are worth a block */
+    GRANULE = 64,     /* keys of a kernel's block */
+    TILE_COST = 160,  /* keys that take as long as a tile's queries and output */
+    FEW_GRANULE = 16, /* of a warp of attention_few.cu */
+    OWN_PIECES = 16,
+    MANY_ROWS = 128, /* of a request of BOLIDE__PART_MANY */
+    SOME_TOKENS = 8  /* of a request on average: below, there may be no prefill among them */
 };
 
 const bolide__plan_dim bolide__attention_plan_dims[] = {
@@ -279,7 +282,7 @@ static void carve_live(frozen_part *f, bool cuda) {
         f->free_at = bolide__carve_offset(&c);
         bolide__carve(&c, 1, sizeof(int64_t));
         f->tickets_at = bolide__carve_offset(&c);
-        bolide__carve(&c, f->sm90 ? 2 : 0, sizeof(int32_t));
+        bolide__carve(&c, f->sm90 ? 3 : 0, sizeof(int32_t));
         f->arrivals_at = bolide__carve_offset(&c);
         bolide__carve(&c, f->max_merges * f->h_kv, sizeof(int32_t));
         f->heads_at = bolide__carve_offset(&c);
@@ -346,11 +349,24 @@ static int64_t usual_rows(const bolide__attention_problem *pr, const bolide__sch
 static void choose_cuda(const bolide__call *call, const bolide__attention_problem *pr,
                         frozen_part *f, const bolide__schedule_maxima *m) {
     const bolide__split split = split_of(call, pr);
-    const int64_t rows = usual_rows(pr, m);
+    const int64_t rows = pr->part == BOLIDE__PART_MANY  ? MANY_ROWS
+                         : pr->part == BOLIDE__PART_FEW ? 1
+                                                        : usual_rows(pr, m);
     bolide__attention_cuda_choose(call, f, rows, m->batch);
-    if (!f->on_device && !pr->chunk && !pr->placed &&
+    if (split == BOLIDE__SPLIT_BALANCED && !pr->single && !pr->part && given(pr->max_kv_len))
+        bolide__attention_few_choose(call, f, m->batch, m->kv_len);
+    if (!f->on_device && !pr->chunk && !pr->placed && pr->part != BOLIDE__PART_FEW &&
         (split == BOLIDE__SPLIT_BALANCED || split == BOLIDE__SPLIT_NONE))
         bolide__attention_sm90_choose(call, f, rows, m->rows * (pr->h_q / pr->h_kv));
+}
+
+static void keep_maxima(frozen_part *f, const bolide__schedule_maxima *m,
+                        const bolide__schedule_capacity *cap) {
+    f->max_batch = m->batch;
+    f->max_rows = m->rows;
+    f->max_items = cap->items;
+    f->max_merges = cap->merges;
+    f->max_slots = cap->slots;
 }
 
 /* Everything of the frozen part; also the size query. */
@@ -383,6 +399,7 @@ static bolide_status lay_out(const bolide__call *call, const bolide__attention_p
         .on_device = cuda && pr->on_device,
         .fold_q = pr->fold_q,
         .fold_kv = pr->fold_kv,
+        .part = pr->part,
     };
     bolide__schedule_maxima maxima = {0};
     BOLIDE_TRY(maxima_of(call, pr, split_of(call, pr) == BOLIDE__SPLIT_FIXED, &maxima));
@@ -399,10 +416,7 @@ static bolide_status lay_out(const bolide__call *call, const bolide__attention_p
     if (f->sm90)
         rules->split = BOLIDE__SPLIT_NONE;
     const bolide__schedule_capacity cap = bolide__schedule_capacity_of(rules, &maxima);
-    f->max_batch = maxima.batch;
-    f->max_items = cap.items;
-    f->max_merges = cap.merges;
-    f->max_slots = cap.slots;
+    keep_maxima(f, &maxima, &cap);
     if (cap.items > INT32_MAX || cap.slots > INT32_MAX)
         return BOLIDE_FAIL_ARG(call, pr->name.max_rows, "value", "a plan of at most 2^31 items",
                                "%lld items", (long long)cap.items);
@@ -457,69 +471,6 @@ static bolide_status live_memory(const bolide__call *call, const bolide__attenti
     return BOLIDE_OK;
 }
 
-bolide__attention_work bolide__attention_work_of(const bolide__attention_request *r,
-                                                 const bolide__attention_item *item) {
-    return (bolide__attention_work){
-        .mask_elem = r->mask_elem,
-        .mask_byte = r->mask_byte,
-        .q_start = r->q_start,
-        .o_start = r->o_start,
-        .q_len = r->q_len,
-        .kv_len = r->kv_len,
-        .kv_start = r->kv_start,
-        .v_start = r->v_start,
-        .row = item->row,
-        .kv_begin = item->kv_begin,
-        .kv_end = item->kv_end,
-        .slot = item->slot,
-        .request = item->request,
-        .merge = -1,
-    };
-}
-
-/* The items with their requests, and counters at 0: what the kernels for CUDA read. */
-static void write_works(const frozen_part *f, const bolide__schedule_counts *counts, char *live) {
-    const bolide__attention_request *requests =
-        (const bolide__attention_request *)(live + f->requests_at);
-    const bolide__attention_item *items = (const bolide__attention_item *)(live + f->items_at);
-    const bolide__attention_merge *merges = (const bolide__attention_merge *)(live + f->merges_at);
-    bolide__attention_work *works = (bolide__attention_work *)(live + f->works_at);
-    memset(live + f->free_at, 0, sizeof(int64_t));
-    memset(live + f->arrivals_at, 0, (size_t)(f->max_merges * f->h_kv) * sizeof(int32_t));
-    if (f->sm90) {
-        memset(live + f->tickets_at, 0, 2 * sizeof(int32_t));
-        bolide__attention_sm90_list(f, counts, live);
-        return;
-    }
-    int32_t *first_items = (int32_t *)(live + f->arrivals_at);
-    int32_t merge = 0; /* slots rise with the items, and so do the merges that own them */
-    for (int32_t i = 0; i < counts->items; i++) {
-        const bolide__attention_item *item = &items[i];
-        works[i] = bolide__attention_work_of(&requests[item->request], item);
-        if (item->slot < 0)
-            continue;
-        while (item->slot >= merges[merge].slot + merges[merge].count)
-            merge++;
-        works[i].merge = merge;
-        works[i].merge_slot = merges[merge].slot;
-        works[i].merge_count = merges[merge].count;
-        if (f->merged_apart && item->slot == merges[merge].slot)
-            first_items[merge] = i;
-    }
-}
-
-/* What each worker begins with, behind write_works. */
-static void write_heads(const frozen_part *f, char *live) {
-    const int32_t *start = (const int32_t *)(live + f->worker_start_at);
-    const bolide__attention_work *works = (const bolide__attention_work *)(live + f->works_at);
-    bolide__attention_head *heads = (bolide__attention_head *)(live + f->heads_at);
-    for (int64_t w = 0; w < f->workers; w++) {
-        heads[w] = (bolide__attention_head){.begin = start[w], .count = start[w + 1] - start[w]};
-        if (heads[w].count > 0)
-            heads[w].first = works[start[w]];
-    }
-}
-
 /* Copies the live part to the device and, behind it, the word that frees its slot. */
 static bolide_status send(const bolide__call *call, const bolide__attention_problem *pr,
                           const frozen_part *f, int64_t slot, const char *live) {
@@ -567,6 +518,13 @@ bolide_status bolide__attention_make_plan(const bolide__call *call,
         .merges = (bolide__attention_merge *)(live + f.merges_at),
         .worker_start = (int32_t *)(live + f.worker_start_at),
     };
+    const int32_t blocks =
+        bolide__attention_take_part(call, &f, requests, (int32_t)pr->batch, &rules);
+    if (f.few) {
+        rules.split = BOLIDE__SPLIT_EVEN;
+        rules.pieces = (int32_t)f.few;
+        rules.granule = FEW_GRANULE;
+    }
     rules.workers = workers_at_work(&f, &rules, pr->batch);
     const bolide__schedule_counts counts =
         bolide__schedule_make(&rules, requests, (int32_t)pr->batch, &lists);
@@ -575,8 +533,7 @@ bolide_status bolide__attention_make_plan(const bolide__call *call,
     memcpy(live, &counts, sizeof counts);
     now.staging_slot = slot;
     if (f.device_type == BOLIDE_CUDA) {
-        write_works(&f, &counts, live);
-        write_heads(&f, live);
+        bolide__attention_write_works(&f, &counts, blocks, live);
         BOLIDE_TRY(send(call, pr, &f, slot, live));
     }
     bolide__attention_plan *plan = (bolide__attention_plan *)pr->plan;
@@ -584,6 +541,16 @@ bolide_status bolide__attention_make_plan(const bolide__call *call,
     plan->now = now;
     plan->head.magic = pr->magic;
     return BOLIDE_OK;
+}
+
+bool bolide__attention_has_parts(const bolide__call *call, const bolide__attention_problem *pr) {
+    bolide__attention_problem many = *pr;
+    frozen_part f;
+    bolide__schedule_rules rules;
+    many.part = BOLIDE__PART_MANY;
+    return call->ctx->device.type == BOLIDE_CUDA && lay_out(call, &many, &f, &rules) == BOLIDE_OK &&
+           f.sm90 && f.kv_dtype != BOLIDE_F8_E4M3FN && f.max_batch > 1 &&
+           f.max_rows >= f.max_batch + MANY_ROWS && f.max_rows >= f.max_batch * SOME_TOKENS;
 }
 
 bolide_status bolide__attention_make_rule(const bolide__call *call,

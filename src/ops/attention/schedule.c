@@ -47,6 +47,10 @@ bolide__schedule_capacity bolide__schedule_capacity_of(const bolide__schedule_ru
         c.slots = saturate(batch * rules->own_pieces);
         c.items = works + c.slots;
         c.merges = c.slots / 2;
+    } else if (rules->split == BOLIDE__SPLIT_EVEN) {
+        c.items = saturate((double)works * rules->pieces);
+        c.merges = rules->pieces > 1 ? works : 0;
+        c.slots = rules->pieces > 1 ? c.items : 0;
     }
     return c;
 }
@@ -210,6 +214,23 @@ static void place_fixed(cutter *c, int32_t request, int32_t row, int32_t begin, 
     add_merge(c, request, row, slot);
 }
 
+/* Pieces of whole granules, the last of which may be empty; each begins a worker's stretch. */
+static void place_even(cutter *c, int32_t request, int32_t row, int32_t begin, int32_t end) {
+    const int64_t pieces = c->rules->pieces, granule = c->rules->granule;
+    const int64_t share = ceil_div(ceil_div(end - begin, granule), pieces) * granule;
+    const int32_t slot = c->counts.slots;
+    int64_t at = begin;
+    for (int64_t i = 0; i < pieces; i++) {
+        const int64_t to = min64(end, at + share);
+        c->worker++;
+        c->lists->worker_start[c->worker] = c->counts.items;
+        add_item(c, request, row, at < to ? at : 0, at < to ? to : 0,
+                 pieces > 1 ? c->counts.slots++ : -1);
+        at = to;
+    }
+    add_merge(c, request, row, slot);
+}
+
 /* The chunk of SPLIT_OWN: pieces are shared out among the request's tiles, so that their number
  * stays below own_pieces. One piece is kept in hand for a window that starts inside a chunk. */
 static int64_t own_chunk(const bolide__schedule_rules *rules,
@@ -235,6 +256,8 @@ static void place_request(cutter *c, const bolide__attention_request *request, i
             place_balanced(c, index, (int32_t)row, begin, end);
         else if (rules->split == BOLIDE__SPLIT_NONE)
             place_whole(c, index, (int32_t)row, begin, end);
+        else if (rules->split == BOLIDE__SPLIT_EVEN)
+            place_even(c, index, (int32_t)row, begin, end);
         else
             place_fixed(c, index, (int32_t)row, begin, end, chunk);
         c->position += cost_of(rules, begin, end);
@@ -245,7 +268,10 @@ bolide__schedule_counts bolide__schedule_make(const bolide__schedule_rules *rule
                                               const bolide__attention_request *requests,
                                               int32_t batch, const bolide__schedule_lists *lists) {
     cutter c = {.rules = rules, .lists = lists, .counts = {.requests = batch}};
-    begin_tape(&c, tape_length(rules, requests, batch));
+    if (rules->split == BOLIDE__SPLIT_EVEN)
+        c.worker = -1;
+    else
+        begin_tape(&c, tape_length(rules, requests, batch));
     for (int32_t r = 0; r < batch; r++)
         place_request(&c, &requests[r], r);
     for (int32_t w = c.worker + 1; w <= rules->workers; w++)

@@ -60,7 +60,8 @@ typedef enum bolide__split {
     BOLIDE__SPLIT_BALANCED, /* cuts where worker stretches end */
     BOLIDE__SPLIT_NONE,     /* whole tiles only */
     BOLIDE__SPLIT_FIXED,    /* cuts at multiples of chunk: a function of the own length */
-    BOLIDE__SPLIT_OWN       /* like FIXED with a chunk that the own length chooses */
+    BOLIDE__SPLIT_OWN,      /* like FIXED with a chunk that the own length chooses */
+    BOLIDE__SPLIT_EVEN      /* every tile in the same number of pieces, a worker each */
 } bolide__split;
 
 typedef struct bolide__schedule_rules {
@@ -74,6 +75,7 @@ typedef struct bolide__schedule_rules {
     int32_t granule;     /* BALANCED, OWN: cuts lie at multiples of it */
     int32_t tile_cost;   /* of beginning and ending a tile, in keys */
     int32_t chunk;       /* FIXED */
+    int32_t pieces;      /* EVEN */
     int32_t own_pieces;  /* OWN: most pieces of a request, over its tiles */
     int32_t causal;      /* keys behind the last row's own position are not visible */
     int32_t window_left; /* −1: no limit */

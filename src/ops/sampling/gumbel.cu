@@ -212,13 +212,14 @@ __forceinline__ void share_groups(row_view &r, int64_t v) {
 extern "C" __global__ void __launch_bounds__(THREADS, 2)
     bolide_gumbel(const __grid_constant__ params p) {
     __shared__ boards shown;
-    const int64_t out = blockIdx.x / CLUSTER;
-    const int64_t from = p.indices ? id_at(p.indices, p.indices_dtype, out) : out;
-    const bool outside = from < 0 || from >= p.n;
-    const input_t *row = static_cast<const input_t *>(p.input) + (outside ? 0 : from * p.input_n);
     __shared__ uint32_t best_key;
     exchange board;
     board.open(&shown);
+    const int64_t out = blockIdx.x / CLUSTER;
+    begin_kernel();
+    const int64_t from = p.indices ? id_at(p.indices, p.indices_dtype, out) : out;
+    const bool outside = from < 0 || from >= p.n;
+    const input_t *row = static_cast<const input_t *>(p.input) + (outside ? 0 : from * p.input_n);
     if (threadIdx.x == 0)
         best_key = key_of(-INFINITE);
     __syncthreads();

@@ -133,7 +133,7 @@ __forceinline__ void write_one_hot(const row_view &r, exchange &e, const params 
 }
 
 /* Makes masses of the logits in the cache and gives this warp's sum. */
-__forceinline__ uint64_t weigh_cache(const row_view &r, const weighing &w, mass_unit u) {
+__forceinline__ uint64_t weigh_cache(const row_view &r, float max, float slope, mass_unit u) {
     mass_sum sum;
     walk(
         r,
@@ -141,7 +141,7 @@ __forceinline__ uint64_t weigh_cache(const row_view &r, const weighing &w, mass_
             float y[4];
 #pragma unroll
             for (int i = 0; i < 4; i++)
-                y[i] = weight_of(w, x[i]);
+                y[i] = softened(x[i], max, slope);
             sum.add4(y, u);
             keep_vector(r, j, y);
         },
@@ -164,7 +164,7 @@ __forceinline__ void softmax(row_view &r, exchange &e, const params &p, int64_t 
     const weighing w = {-INFINITE, max, fmaxf(fminf(1.0f / t, LARGEST), bits_float(1))};
     uint64_t own;
     if constexpr (CACHED) {
-        own = weigh_cache(r, w, u);
+        own = weigh_cache(r, max, slope_of(t), u);
     } else {
         r.weights = &w;
         r.weighed = true;
@@ -250,6 +250,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, !LOGITS && (LONE || SOLO) 
     if constexpr (LOGITS) {
         exchange board;
         board.open(&shown);
+        begin_kernel();
         row_view r = open_row(input, nullptr, p.v, reinterpret_cast<float *>(memory));
         softmax(r, board, p, row);
         board.wait();
@@ -259,6 +260,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, !LOGITS && (LONE || SOLO) 
         filtered f = {};
         open_state(&state);
         f.board.open(&shown);
+        begin_kernel();
         f.row = open_row(input, nullptr, p.v, nullptr);
         f.room = reinterpret_cast<select_room *>(memory);
         f.state = &state;

@@ -24,8 +24,21 @@ __forceinline__ void put_id(void *ids, int64_t dtype, int64_t i, int64_t id) {
         static_cast<int64_t *>(ids)[i] = id;
 }
 
+__forceinline__ void put_sample(const bolide__sample_params &p, int64_t out, int64_t id,
+                                bool valid) {
+    put_id(p.samples, p.id_dtype, out, id);
+    if (p.valid)
+        p.valid[out] = valid;
+}
+
 __forceinline__ int64_t row_int(const bolide__per_row &p, int64_t row) {
     return p.data ? id_at(p.data, p.dtype, row * p.step) : p.integer;
+}
+
+/* want of a share of a mass, rounded up; more than there can be if it does not fit. */
+__forceinline__ uint64_t share_of(float share, double mass) {
+    const double want = (double)share * mass;
+    return want < 0x1p64 ? __double2ull_ru(want) : ~0ull;
 }
 
 /* u of draw n of a row, as an integer: u * 2^53. */
@@ -34,6 +47,18 @@ __forceinline__ uint64_t uniform53(const bolide__per_row &seed, const bolide__pe
     const random4 w = philox((uint64_t)row_int(seed, row), (uint64_t)row << 32 | n,
                              (uint64_t)row_int(offset, row));
     return ((uint64_t)w.x << 32 | w.y) >> 11;
+}
+
+/* What softmax multiplies with, by temperature. */
+__forceinline__ float slope_of(float temperature) {
+    const float inverse = fmaxf(fminf(1.0f / temperature, LARGEST), bits_float(1));
+    return fminf(inverse * LOG2E, LARGEST);
+}
+
+/* Softmax's e^((x - max) / temperature), the same bits wherever a row is softened; NaN counts for
+ * nothing. Its relative error grows with the distance, but what is far is small beside the sum. */
+__forceinline__ float softened(float x, float max, float slope) {
+    return exp2_fast(fmaxf((x - max) * slope, -INFINITE));
 }
 
 /* Vector j of this warp, which another pass has read before. */

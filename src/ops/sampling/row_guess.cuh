@@ -41,6 +41,8 @@ constexpr int LOOK = LONE ? GATHER : SAMPLE, LOOK_STEP = LOOK / SAMPLE;
 static_assert(!LONE || LOOK == GATHER, "one batch");
 /* Up to so many values in a row, or kept so far, everything is set aside. */
 constexpr int FEW = 3840, FEW_KEPT = 2048;
+/* Up to so many values are looked for among the largest of each warp, or of each lane. */
+constexpr int OF_WARPS = BOLIDE__ROW_FEW, OF_LANES = 4096;
 constexpr float LEAST_PROB = __builtin_bit_cast(float, 1u);
 constexpr float NAN_VALUE = __builtin_bit_cast(float, 0x7fc00000);
 static_assert(BINS == 4 * THREADS && GUESS_WORDS == THREADS, "bins a thread");
@@ -130,6 +132,7 @@ struct goal {
     bool few;    /* little is above floor, as it seems */
     bool listed; /* the pool has all values from floor up */
     bool again;  /* there was a selection before, in the same memory */
+    int kept;    /* values of the list from floor up, but for equal ones; if it is one */
 };
 
 /* So few values are compared each with all. */
@@ -154,6 +157,7 @@ struct select_state {
     /* Bins, their sums, and what is set aside have come; the phases each warp knows for itself. */
     barrier bins_come, sums_come, found_come;
     uint32_t bins_phase[WARPS], found_phase[WARPS];
+    float warp_best[LONE ? PARTS : 1]; /* the largest value of each warp of the row */
 };
 
 /* Ahead of the first barrier of the cluster. */
@@ -397,6 +401,51 @@ __forceinline__ void judge_sample(const select_room *room, select_state *state, 
         atomicMin(&state->top_bin, top);
     }
     __syncthreads();
+}
+
+/* A bound that so many values reach for certain, and few more: the largest of each warp, or of each
+ * lane, are values, too, and so many of those reach it. The row is all looked at. */
+template <class R>
+__forceinline__ span guess_largest(const row_view &r, exchange &e, R *room, select_state *state,
+                                   const goal &q, batch<LOOK> &look) {
+    read_look(r, groups_of(r), look);
+    const bool of_warps = q.want <= OF_WARPS;
+    const int thread = (int)threadIdx.x;
+    uint32_t *bins = of_warps ? reinterpret_cast<uint32_t *>(room->coarse.sum) : room->coarse.own;
+    bins[thread] = bins[thread + THREADS] = 0;
+    __syncthreads();
+    float max = NONE;
+#pragma unroll
+    for (int n = 0; n < LOOK; n++) {
+        float x[4];
+        look.template unpack<true>(r, n, x);
+        max = fmaxf(fmaxf(max, fmaxf(x[0], x[1])), fmaxf(x[2], x[3]));
+    }
+    if (of_warps) {
+        const uint32_t phase = next_phase(state->bins_phase);
+        max = warp_max(max);
+        if (thread == 0) {
+            barrier_expect(state->bins_come, PARTS * sizeof(float));
+            barrier_expect(state->sums_come, 0);
+        }
+        e.wait();
+        if (lane_of_warp() < CLUSTER)
+            send_peer(&state->warp_best[cluster_rank<CLUSTER>() * WARPS + warp_of_block()],
+                      lane_of_warp(), max, state->bins_come);
+        wait_peers(state->bins_come, phase);
+        max = thread < PARTS ? state->warp_best[thread % PARTS] : NONE;
+    }
+    const int bin = bin_of(max, PROBS);
+    if (max >= q.floor && bin > 0)
+        atomicAdd(&bins[bin], 1u);
+    __syncthreads();
+    if (!of_warps) {
+        e.wait();
+        mail_bins(&room->coarse, state);
+    }
+    judge_sample(room, state, 1.0f, (float)q.want, true);
+    const int low = state->low_bin;
+    return {low < 0 ? q.floor : fmaxf(edge_of(low, PROBS), q.floor), NAN_VALUE};
 }
 
 /* Peers may not have begun when the sample is taken. */

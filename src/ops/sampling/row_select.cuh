@@ -30,25 +30,33 @@ __forceinline__ void put(fine_bins *bins, uint32_t bin, uint64_t m) {
         atomicAdd(&bins->high[bin], high);
 }
 
+/* The same for so few values that no word runs over: 20 bits in the lower one. Nobody waits. */
+constexpr int SPLIT = 20;
+
+__forceinline__ void put_split(fine_bins *bins, uint32_t bin, uint64_t m) {
+    atomicAdd(&bins->low[bin], (uint32_t)m & ((1u << SPLIT) - 1));
+    atomicAdd(&bins->high[bin], (uint32_t)(m >> SPLIT));
+}
+
 /* Adds four bins, the highest first. */
-__forceinline__ void add_bins(uint64_t (&sum)[4], two_words low, two_words high) {
-    sum[3] += (low.a & 0xffffffffu) + (high.a << 32);
-    sum[2] += (low.a >> 32) + (high.a & 0xffffffff00000000u);
-    sum[1] += (low.b & 0xffffffffu) + (high.b << 32);
-    sum[0] += (low.b >> 32) + (high.b & 0xffffffff00000000u);
+__forceinline__ void add_bins(uint64_t (&sum)[4], two_words low, two_words high, int shift) {
+    sum[3] += (low.a & 0xffffffffu) + ((high.a & 0xffffffffu) << shift);
+    sum[2] += (low.a >> 32) + (high.a >> 32 << shift);
+    sum[1] += (low.b & 0xffffffffu) + ((high.b & 0xffffffffu) << shift);
+    sum[0] += (low.b >> 32) + (high.b >> 32 << shift);
 }
 
 /* Sums of this thread's four bins, the highest first; of all blocks if `wide`. */
-__forceinline__ void read_bins(const fine_bins *bins, bool wide, uint64_t (&sum)[4]) {
+__forceinline__ void read_bins(const fine_bins *bins, bool wide, int shift, uint64_t (&sum)[4]) {
     const int at = BINS - 4 - 4 * (int)threadIdx.x;
     const two_words *low = reinterpret_cast<const two_words *>(&bins->low[at]);
     const two_words *high = reinterpret_cast<const two_words *>(&bins->high[at]);
     sum[0] = sum[1] = sum[2] = sum[3] = 0;
     if (!wide)
-        add_bins(sum, *low, *high);
+        add_bins(sum, *low, *high, shift);
 #pragma unroll 1
     for (int i = 0; wide && i < CLUSTER; i++)
-        add_bins(sum, load_peer<CLUSTER>(low, i), load_peer<CLUSTER>(high, i));
+        add_bins(sum, load_peer<CLUSTER>(low, i), load_peer<CLUSTER>(high, i), shift);
 }
 
 /* The bin, from the top, at which `above` plus the sums reaches `want`, into state->bin, and what
@@ -111,13 +119,16 @@ constexpr int GRAIN = !(RANKED || SCORES) ? 0 : INPUT == BF16 ? 16 : INPUT == F1
 
 /* The largest key in [first, last] at which `above`, what lies over the range, plus the weights
  * from there up reaches q.want. each(f) calls f(x) for the values of this block, whose weights
- * those of the other blocks come to if `wide`; `few` if there is room for all in the last step. */
+ * those of the other blocks come to if `wide`, and else are all `count` of them; `few` if there may
+ * be room for all in the last step. */
 template <class E>
-__forceinline__ bool descend(fine_bins *bins, select_state *state, bool wide, bool few, E each,
-                             uint32_t first, uint32_t last, uint64_t above, const goal &q,
+__forceinline__ bool descend(fine_bins *bins, select_state *state, bool wide, bool few, int count,
+                             E each, uint32_t first, uint32_t last, uint64_t above, const goal &q,
                              uint32_t &key) {
     /* By turns values are added up in bins, and those of one bin are taken aside. */
     bool binned = !few;
+    const bool split = !wide && count < 4096 &&
+                       (mass_of(value_of(last), q.unit) >> SPLIT) * (uint64_t)count < 1ull << 32;
 #pragma unroll 1
     for (;;) {
         const int shift = larger(32 - __clz((int)(last - first)) - 11, 0);
@@ -135,8 +146,12 @@ __forceinline__ bool descend(fine_bins *bins, select_state *state, bool wide, bo
             const uint32_t k = key_of(x);
             if (k < first || k > last)
                 return;
-            if (binned) {
-                put(bins, (k >> finer) - base, q.counted ? 1 : mass_of(x, q.unit));
+            if (binned && q.counted) {
+                atomicAdd(&bins->low[(k >> finer) - base], 1u);
+            } else if (binned && split) {
+                put_split(bins, (k >> finer) - base, mass_of(x, q.unit));
+            } else if (binned) {
+                put(bins, (k >> finer) - base, mass_of(x, q.unit));
             } else {
                 const int at = atomicAdd(&state->rest_count, 1);
                 if (at < REST) {
@@ -154,7 +169,7 @@ __forceinline__ bool descend(fine_bins *bins, select_state *state, bool wide, bo
             return key != 0;
         }
         uint64_t sum[4];
-        read_bins(bins, wide, sum);
+        read_bins(bins, wide, split ? SPLIT : 32, sum);
         find_bin(state, sum, above, q.want);
         const int bin = state->bin;
         above = state->above;
@@ -199,28 +214,38 @@ __forceinline__ void add_above(mass_sum &sum, const float (&x)[N][4], float top,
     sum.carry_in_time();
 }
 
-/* Sets aside a vector of each lane, what of it is in the span, by column, and gives how many there
- * are in the warp. Behind the end of the pool nothing is written, and the list will not be used. */
-__forceinline__ int set_aside(const float (&x)[4], span s, float *own, int *columns, int column,
-                              int room) {
-    uint32_t mask = 0;
+/* Sets aside N vectors of each lane, 32 apart, what of them is in the span, by column, behind
+ * `first` others of this warp, and gives how many there are then. Behind the end of the pool
+ * nothing is written, and the list will not be used. */
+template <int N>
+__forceinline__ int set_aside(const float (&x)[N][4], span s, float *own, int *columns, int column,
+                              int first) {
+    static_assert(N <= 4, "a byte for each vector's count in the warp, up to 128");
+    uint32_t mask[N], counts = 0;
 #pragma unroll
-    for (int i = 0; i < 4; i++)
-        mask |= (uint32_t)(x[i] >= s.low && !(x[i] >= s.top)) << i;
-    const int count = __popc(mask), upto = warp_prefix(count);
-    const int all = __shfl_sync(0xffffffffu, upto, 31);
-    if (all <= room) {
-        int slot = upto - count;
+    for (int n = 0; n < N; n++) {
+        mask[n] = 0;
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            mask[n] |= (uint32_t)(x[n][i] >= s.low && !(x[n][i] >= s.top)) << i;
+        counts |= (uint32_t)__popc(mask[n]) << 8 * n;
+    }
+    const uint32_t upto = warp_prefix(counts), all = __shfl_sync(0xffffffffu, upto, 31);
+#pragma unroll
+    for (int n = 0; n < N; n++) {
+        const int behind = first + (int)(all >> 8 * n & 0xff);
+        int slot = first + (int)((upto - counts) >> 8 * n & 0xff);
 #pragma unroll
         for (int i = 0; i < 4; i++) {
-            if (mask >> i & 1) {
-                own[slot] = x[i];
-                columns[slot] = column + i;
+            if (mask[n] >> i & 1 && behind <= OWN_POOL) {
+                own[slot] = x[n][i];
+                columns[slot] = column + 128 * n + i;
                 slot++;
             }
         }
+        first = behind;
     }
-    return all;
+    return first;
 }
 
 /* Sets aside a vector in the list of this lane, whose places are 32 apart: no lane waits for
@@ -318,12 +343,7 @@ __forceinline__ harvest gather(const row_view &row, select_room *room, select_st
         if (!__any_sync(0xffffffffu, most >= s.low))
             continue;
         if constexpr (INDEXED) {
-#pragma unroll
-            for (int n = 0; n < GATHER; n++)
-                if (__any_sync(0xffffffffu, max[n] >= s.low))
-                    h.count += set_aside(x[n], s, own + h.count, columns + h.count,
-                                         4 * (begin + 32 * n + lane_of_warp()) - r.lead,
-                                         OWN_POOL - h.count);
+            h.count = set_aside(x, s, own, columns, 4 * (begin + lane_of_warp()) - r.lead, h.count);
         } else {
 #pragma unroll
             for (int n = 0; n < GATHER; n++) {
@@ -500,8 +520,10 @@ __forceinline__ float select(const row_view &r, exchange &e, select_room *room, 
     const goal &q = state->next;
     const bool is_short = r.end - r.lead <= FEW;
     uint32_t key = 0;
+    const bool seen = LONE && groups_of(r) <= LOOK;
+    const bool largest = seen && q.counted && q.want <= OF_LANES && !q.few && !is_short;
     /* A range that is narrow, one that is guessed, the whole row. */
-    const int first_turn = q.listed ? -1 : q.few || is_short ? 0 : 1;
+    const int first_turn = q.listed ? -1 : q.few || is_short || largest ? 0 : 1;
 #pragma unroll 1
     for (int turn = first_turn; turn < 3; turn += is_short ? 2 : 1) {
         span range = {q.floor, NAN_VALUE};
@@ -510,11 +532,16 @@ __forceinline__ float select(const row_view &r, exchange &e, select_room *room, 
             if (q.again || turn != first_turn)
                 cluster_sync<CLUSTER>();
             batch<LOOK> look;
-            if (turn == 1)
+            bool looked = seen && turn == 1;
+            if (turn == 1) {
                 range = guess(r, e, room, state, q, look);
-            else
+            } else if (largest) {
+                if constexpr (LONE)
+                    range = guess_largest(r, e, room, state, q, look);
+                looked = true;
+            } else {
                 e.wait();
-            const bool looked = LONE && turn == 1 && groups_of(r) <= LOOK;
+            }
             share_gathered(room, state,
                            gather(r, room, state, range, q, 0.0f, beside, look, looked), g);
             if (!(g.max >= q.floor))
@@ -528,7 +555,8 @@ __forceinline__ float select(const row_view &r, exchange &e, select_room *room, 
         if ((!wide && !g.listed) || above >= q.want || first > last)
             continue;
         const bool found = descend(
-            &room->fine, state, wide, !wide && g.count <= REST,
+            &room->fine, state, wide, !wide && (g.count <= REST || (q.listed && q.kept <= REST)),
+            g.count,
             [&](auto f) {
                 if (wide)
                     walk_memory<4>(r, [&](const float(&x)[4], int) {
@@ -553,12 +581,6 @@ __forceinline__ float select(const row_view &r, exchange &e, select_room *room, 
                              gathered &g) {
     bystander nobody;
     return select(r, e, room, state, g, nobody);
-}
-
-/* want of a share of a mass, rounded up; more than there can be if it does not fit. */
-__forceinline__ uint64_t share_of(float share, double mass) {
-    const double want = (double)share * mass;
-    return want < 0x1p64 ? __double2ull_ru(want) : ~0ull;
 }
 
 #endif

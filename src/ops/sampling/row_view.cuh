@@ -126,6 +126,14 @@ row_view open_row(const input_t *row, const input_t *minus, int64_t v, float *ca
     return r;
 }
 
+/* How a kernel begins, ahead of all it reads. One row leaves multiprocessors for the next kernel;
+ * beside many its blocks would come to lie unevenly. */
+__forceinline__ void begin_kernel() {
+    if constexpr (CLUSTER == BOLIDE__ROW_BLOCKS)
+        release_next_kernel();
+    wait_for_previous_kernel();
+}
+
 /* ---- elements ----------------------------------------------------------------------------- */
 
 __forceinline__ float clean(float x) {

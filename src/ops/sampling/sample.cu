@@ -6,12 +6,15 @@
 
 #include "ops/sampling/row_draw.cuh"
 #include "ops/sampling/row_select.cuh"
+#include "ops/sampling/row_short.cuh"
 
 #if !defined(SPEC_FILTERS)
 #error "FILTERS: sum of 1 for top-k, 2 for top-p, 4 for min-p"
 #endif
 constexpr bool TOP_K = SPEC_FILTERS & 1, TOP_P = SPEC_FILTERS & 2, MIN_P = SPEC_FILTERS & 4;
 constexpr bool SELECT = TOP_K || TOP_P || MIN_P;
+/* Of one row what top-k keeps may be listed in one block. */
+constexpr bool SHORT = LONE && TOP_K;
 static_assert(!CACHED && (PROBS || (LOGITS && SELECT)), "logits come with a filter");
 
 using params = bolide__sample_params;
@@ -31,7 +34,9 @@ struct context {
     exchange board;
     select_room *room;
     select_state *state;
+    short_state *list;
     gathered found;
+    bool again; /* the memory has been used */
 };
 
 /* What a draw needs: the least value that is kept, and the sums of what is kept. */
@@ -41,13 +46,7 @@ struct drawing {
     uint64_t own;
 };
 
-__forceinline__ void put_sample(const params &p, int64_t out, int64_t id, bool valid) {
-    put_id(p.samples, p.id_dtype, out, id);
-    if (p.valid)
-        p.valid[out] = valid;
-}
-
-/* The same by one thread of the cluster. */
+/* A sample is written by one thread of the cluster. */
 __forceinline__ void put_alone(const params &p, int64_t out, int64_t id, bool valid) {
     if (blockIdx.x % CLUSTER == 0 && threadIdx.x == 0)
         put_sample(p, out, id, valid);
@@ -118,6 +117,7 @@ __forceinline__ void first_filter(context &c, const params &p, int k, float top_
         q.total = (float)((double)f.mass * power_of_two(f.unit.exponent - 42));
     }
     q.unit = q.counted ? unit_of_counts() : f.unit;
+    q.again = c.again;
     q.want = q.counted ? (uint64_t)k : share_of(top_p, (double)f.mass);
     save(c, f, q);
 }
@@ -174,7 +174,8 @@ __forceinline__ drawing filter_row(context &c, const params &p, int k, float top
              total,
              f.k <= FEW_KEPT,
              listed,
-             true};
+             true,
+             f.k};
         if (q.want > d.sums.total)
             return d;
         save(c, f, q);
@@ -212,7 +213,7 @@ __forceinline__ drawing stream_row(context &c, const params &p, mass_unit &u) {
     mass_sum sum;
     float max = 0.0f;
     u = unit_of(1.0f, (int)p.v);
-    walk_memory<4>(
+    walk_memory<SOLO ? 8 : 4>(
         c.row,
         [&](const float(&x)[4], int) {
             sum.add4(x, u);
@@ -251,6 +252,18 @@ __forceinline__ void sample(context &c, const params &p, int64_t out) {
             c.found.max = read_row(c.row, c.board);
             outside = c.found.max == NONE;
         }
+        if constexpr (SHORT) {
+            const bool of_kept = p.filter != BOLIDE__FILTER_JOINT, summed = TOP_P && top_p < 1.0f;
+            if (!outside && top_p > 0.0f && k > 0 && k <= BOLIDE__ROW_FEW &&
+                groups_of(c.row) <= LOOK && !(LOGITS && summed && !of_kept)) {
+                if (draw_short(
+                        c.row, c.board, c.room, c.state, c.list, {k, summed, of_kept, top_p},
+                        [&] { return uniform53(p.seed, p.offset, out, 0); },
+                        [&](int id) { put_sample(p, out, id, true); }))
+                    return;
+                c.again = true;
+            }
+        }
         if (MIN_P && !outside) {
             d = filter_min(c, p, share > 0.0f ? fminf(share, 1.0f) : 0.0f, u);
         } else if (top_p <= 0.0f && !outside) {
@@ -270,7 +283,7 @@ __forceinline__ void sample(context &c, const params &p, int64_t out) {
          [&](int id) { put_sample(p, out, id, true); });
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, SELECT && (SMALL || LONE || SOLO) ? 1 : 2)
+extern "C" __global__ void __launch_bounds__(THREADS, SOLO || (SELECT && (SMALL || LONE)) ? 1 : 2)
     bolide_sample(const __grid_constant__ params p) {
     extern __shared__ __align__(16) unsigned char memory[];
     __shared__ boards shown;
@@ -284,7 +297,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, SELECT && (SMALL || LONE |
     c.state = &state;
     if constexpr (SELECT)
         open_state(&state);
+    if constexpr (SHORT) {
+        __shared__ short_state list;
+        open_short(&list);
+        c.list = &list;
+    }
     c.board.open(&shown);
-    sample(c, p, blockIdx.x / CLUSTER);
+    const int64_t out = blockIdx.x / CLUSTER;
+    begin_kernel();
+    sample(c, p, out);
     c.board.wait();
 }

@@ -15,7 +15,9 @@ typedef struct layout {
 
 enum {
     RESERVED = 1024 /* of each block, by the driver */,
-    STATIC = 3072 /* bound of the kernels */
+    STATIC = 3072 /* bound of the kernels */,
+    /* Elements that a block keeps in registers. */
+    WALK_BLOCK = 4 * BOLIDE__ROW_GROUPS * BOLIDE__ROW_THREADS
 };
 
 /* The part of a row that a block holds, in bytes: vectors of four floats, and one more where the
@@ -77,11 +79,15 @@ static layout selecting_layout(const bolide__call *call, int64_t rows, int64_t v
     return (layout){blocks, 0, room, solo};
 }
 
-/* For rows that are read once and not kept: spread for the sake of balance alone. */
-static layout streaming_layout(const bolide__call *call, int64_t rows, int64_t v) {
+/* For rows that are read once and not kept: spread for the sake of balance alone, or one block a
+ * row that has a multiprocessor for itself, where that leaves no more than a quarter of the chip
+ * idle. */
+static layout streaming_layout(const bolide__call *call, int64_t rows, int64_t v, int may_be_solo) {
     const bolide__cuda_limits *limits = bolide__cuda_limits_of(call->ctx);
     const int32_t most = most_blocks(limits);
     int32_t blocks = 1;
+    if (may_be_solo && rows <= limits->sm_count && 4 * rows >= 3 * (int64_t)limits->sm_count)
+        return (layout){1, 0, 0, 1};
     while (blocks < most && rows * blocks <= limits->sm_count && v > 4096 * blocks)
         blocks *= 2;
     return (layout){blocks, 0, 0, 0};
@@ -111,7 +117,42 @@ static bolide__grid grid_of(int64_t rows, layout l) {
     return (bolide__grid){.x = rows * l.blocks,
                           .block = BOLIDE__ROW_THREADS,
                           .shared = l.shared,
-                          .cluster = l.blocks};
+                          .cluster = l.blocks,
+                          .dependent = 1};
+}
+
+bolide_status bolide__gumbel_launch(const bolide__call *call, const bolide__sample_params *p) {
+    BOLIDE_TRY(check_columns(call, p->v));
+    const layout l = streaming_layout(call, p->b, p->v, 0);
+    const bolide__spec s =
+        spec_of("sampling/gumbel.cu", "bolide_gumbel", p->dtype, BOLIDE__ROW_LOGITS, l);
+    const bolide__grid g = grid_of(p->b, l);
+    return bolide__cuda_launch(call, &s, &g, p, sizeof *p);
+}
+
+/* Softmax of many long rows, which clusters take one after another. The copy engine takes 16 bytes
+ * at a time. */
+static int walks(const bolide__call *call, const bolide__renorm_params *p) {
+    const bolide__cuda_limits *limits = bolide__cuda_limits_of(call->ctx);
+    const int64_t bytes = p->dtype == BOLIDE_F32 ? 4 : 2;
+    return p->kind == BOLIDE__SOFTMAX && limits->arch >= 90 && limits->arch < 120 &&
+           p->n * BOLIDE__ROW_BLOCKS > limits->sm_count && p->v > WALK_BLOCK &&
+           p->v <= 8 * WALK_BLOCK && p->v % 8 == 0 && p->input_n * bytes % 16 == 0 &&
+           p->out_n % 4 == 0 && ((uintptr_t)p->input | (uintptr_t)p->out) % 16 == 0;
+}
+
+static bolide_status launch_walk(const bolide__call *call, const bolide__renorm_params *p) {
+    const bolide__cuda_limits *limits = bolide__cuda_limits_of(call->ctx);
+    const int32_t blocks = p->v <= 2 * WALK_BLOCK ? 2 : p->v <= 4 * WALK_BLOCK ? 4 : 8;
+    const layout l = {blocks, 0, WALK_BLOCK * (p->dtype == BOLIDE_F32 ? 4 : 2), 0};
+    const bolide__spec s =
+        spec_of("sampling/softmax.cu", "bolide_softmax", p->dtype, BOLIDE__ROW_LOGITS, l);
+    /* Parts of a chip that hold no multiple of them leave some multiprocessors without: of 33
+     * clusters that would fit an H200 by number 30 do. More would take their turn when the first
+     * are through. */
+    const int64_t clusters = (int64_t)limits->sm_count * 10 / (11 * blocks);
+    const bolide__grid g = grid_of(p->n < clusters ? p->n : clusters, l);
+    return bolide__cuda_launch(call, &s, &g, p, sizeof *p);
 }
 
 bolide_status bolide__sample_launch(const bolide__call *call, const bolide__sample_params *p) {
@@ -121,20 +162,11 @@ bolide_status bolide__sample_launch(const bolide__call *call, const bolide__samp
     const int counted = !min_p && !none && (p->top_k.data || p->top_k.integer > 0);
     const int summed = !min_p && !none && (p->top_p.data || !counted || !(p->top_p.number >= 1.0));
     const int32_t solo_blocks = !p->logits && (counted || min_p) ? 2 : 0;
-    const layout l = none ? streaming_layout(call, p->b, p->v)
+    const layout l = none ? streaming_layout(call, p->b, p->v, !p->logits)
                           : selecting_layout(call, p->b, p->v, 0, solo_blocks);
     const bolide__row_kind kind = p->logits ? BOLIDE__ROW_LOGITS : BOLIDE__ROW_PROBS;
     bolide__spec s = spec_of("sampling/sample.cu", "bolide_sample", p->dtype, kind, l);
     bolide__spec_add(&s, "FILTERS", counted + 2 * summed + 4 * min_p); /* 0 to 4 */
-    const bolide__grid g = grid_of(p->b, l);
-    return bolide__cuda_launch(call, &s, &g, p, sizeof *p);
-}
-
-bolide_status bolide__gumbel_launch(const bolide__call *call, const bolide__sample_params *p) {
-    BOLIDE_TRY(check_columns(call, p->v));
-    const layout l = streaming_layout(call, p->b, p->v);
-    const bolide__spec s =
-        spec_of("sampling/gumbel.cu", "bolide_gumbel", p->dtype, BOLIDE__ROW_LOGITS, l);
     const bolide__grid g = grid_of(p->b, l);
     return bolide__cuda_launch(call, &s, &g, p, sizeof *p);
 }
@@ -144,6 +176,8 @@ bolide_status bolide__renorm_launch(const bolide__call *call, const bolide__reno
     const bolide__row_kind kind = p->kind == BOLIDE__SOFTMAX      ? BOLIDE__ROW_LOGITS
                                   : p->kind == BOLIDE__MASK_TOP_K ? BOLIDE__ROW_SCORES
                                                                   : BOLIDE__ROW_PROBS;
+    if (walks(call, p))
+        return launch_walk(call, p);
     const layout l = p->kind == BOLIDE__SOFTMAX ? keeping_layout(call, p->n, p->v)
                                                 : selecting_layout(call, p->n, p->v, 0, 0);
     const bolide__spec s = spec_of("sampling/renorm.cu", "bolide_renorm", p->dtype, kind, l);

@@ -63,6 +63,8 @@ enum {
     BOLIDE__ROW_THREADS = 512, /* of a block */
     BOLIDE__ROW_BLOCKS = 16,   /* the most blocks of a row */
     BOLIDE__ROW_BINS = 2048,   /* of a radix step */
+    BOLIDE__ROW_FEW = 128,     /* so many values are listed in one block */
+    BOLIDE__ROW_GROUPS = 16,   /* vectors of a lane where a row is kept in registers */
     /* Bytes of shared memory of a selection: on chips before 8.0, on 8.0 and on others, and on
      * large ones where columns are set aside beside values. */
     BOLIDE__ROW_ROOM_SMALL = 57856,

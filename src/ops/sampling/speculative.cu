@@ -56,6 +56,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
     __shared__ boards shown;
     exchange board;
     board.open(&shown);
+    begin_kernel();
     const int64_t b = blockIdx.x / CLUSTER;
     const bool leader = cluster_rank<CLUSTER>() == 0 && warp_of_block() == 0;
     const int64_t accepted = test_drafts(p, b, leader);

@@ -308,6 +308,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, SMALL || SORTED || LONE ||
     open_state(&state);
     board.open(&shown);
     const int64_t row = blockIdx.x / CLUSTER;
+    begin_kernel();
     const int64_t request = p.next_n == 1 ? row : row / p.next_n;
     const output o = open_output(p, row, request);
     if (o.length > p.k) {
