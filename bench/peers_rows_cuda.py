@@ -47,7 +47,8 @@ def rmsnorm(p, door):
         return door.call("rmsnorm", {"input": x, "weight": weight, "out": out})
 
     return lambda: (randn(n, d), randn(n, d)), ours, {
-        "flashinfer": lambda x, out: lambda: flashinfer.rmsnorm(x, weight, out=out, enable_pdl=False),
+        "flashinfer": lambda x, out: lambda: flashinfer.rmsnorm(x, weight, out=out,
+                                                                enable_pdl=False),
         "torch.compile": lambda x, out: lambda: norm(x, weight)}, 4 * n * d, 0
 
 
@@ -65,7 +66,8 @@ def fused_add_rmsnorm(p, door):
         return door.call("fused_add_rmsnorm", {"input": x, "residual": r, "weight": weight})
 
     return lambda: (randn(n, d), randn(n, d)), ours, {
-        "flashinfer": lambda x, r: lambda: flashinfer.fused_add_rmsnorm(x, r, weight, enable_pdl=False),
+        "flashinfer": lambda x, r: lambda: flashinfer.fused_add_rmsnorm(x, r, weight,
+                                                                        enable_pdl=False),
         "torch.compile": lambda x, r: lambda: add_norm(x, r)}, 8 * n * d, 0
 
 

@@ -62,6 +62,11 @@ bolide_status bolide__cuda_tensor_maps(const bolide__call *call, int count,
                                        const bolide__tensor_box *boxes,
                                        bolide__tensor_map *const *maps, bool *encoded);
 
+/* The FEW of kernels: 0, or for so few bytes (core/rows_internal.h) 2: inputs are asked for before
+ * the wait for the kernel ahead; 1 where there is nothing to wait for (BOLIDE_OVERLAP=0), as a load
+ * right behind such a request comes 0.1 us later than alone. */
+int bolide__cuda_few(int64_t bytes);
+
 /* Numbers of the call's device, read once per context. */
 typedef struct bolide__cuda_limits {
     int32_t arch; /* 90 for compute capability 9.0 */

@@ -10,6 +10,7 @@
 
 #include "core/context.h"
 #include "core/env.h"
+#include "core/rows_internal.h"
 #include "cuda/device.h"
 
 enum { MAX_GRID_YZ = 65535, MAX_PARAMS = 4096, MUCH_SHARED = 32768 };
@@ -50,6 +51,10 @@ static int fits(const bolide__kernel *k, const bolide__grid *g, size_t params_by
 static int is_dependent(const struct bolide__cuda_device *device, const bolide__grid *g) {
     return g->dependent && device->target.arch >= 90 &&
            (g->dependent == BOLIDE__BEHIND_OWN || !bolide__environment()->apart);
+}
+
+int bolide__cuda_few(int64_t bytes) {
+    return !bolide__is_few(bytes) ? 0 : bolide__environment()->apart ? 1 : 2;
 }
 
 static void log_launch(const bolide__call *call, const bolide__kernel *k, const bolide__grid *g) {

@@ -9,6 +9,7 @@ static const char *const merge_state_cases[] = {
     "merge_state h=1,3,128 d=8 x=bf16",
     "merge_state v_a.pad=8 v_b.pad=3 v_merged.pad=5 s_a.pad=2 s_merged.pad=1 x=f16",
     "merge_state s_a.values=large x=f32",
+    "merge_state x=f16,f32 s_b.values=mix,inf,nan n=40",
 };
 BOLIDE_TEST(merge_state, merge_state_cases);
 
@@ -22,6 +23,7 @@ static const char *const merge_states_cases[] = {
     "merge_states n=0,1,12 k=0,1,2,5,70 d=64,100 x=f16,f32",
     "merge_states v.pad=8 s.pad=1 v_merged.pad=3 x=bf16 d=300",
     "merge_states v.order=1:0:2:3 x=f32",
+    "merge_states x=f32 s.values=mix,inf n=40 k=5",
 };
 BOLIDE_TEST(merge_states, merge_states_cases);
 

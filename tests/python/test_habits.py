@@ -51,6 +51,26 @@ def test_many_plans_before_a_run(fw, rng, close):
     b.check(close, out, b.expected())
 
 
+def test_lengths_that_grow_behind_a_plan(fw, rng, close):
+    """Written into the wrapper's buffers, or given to FlashInfer's internal plan: to many times those
+    of the plan before."""
+    short, long = (Batch(fw, rng, [1] * 2, lens) for lens in ([9, 4], [300, 77]))
+    for internal in (False, True):
+        w = DECODE(long.workspace(1 << 24))
+        w.plan(short.indptr, long.indices, short.last, 4, 2, 64, 4, q_data_type=long.dtype)
+        if internal:
+            w._paged_kv_last_page_len_buf[:] = long.last
+            w._plan_info = w._cached_module.plan(
+                None, None, None, long.on_host(long.indptr_list), 2, 4, 2, 4, False, -1, 0.0, 64, 64,
+                None, None)
+        elif fw.name == "numpy":
+            continue  # what is written to an array is not seen
+        else:
+            w._paged_kv_indptr_buf[:] = long.indptr
+            w._paged_kv_last_page_len_buf[:] = long.last
+        close(fw.numbers(w.run(long.q, long.cache)), long.expected()[0], long.dtype, 2.0)
+
+
 def test_copies(fw, rng, close):
     """A copy has its plan, and memory of its own."""
     b = Batch(fw, rng, [3, 1, 2], [9, 1, 4], dtype="float16")

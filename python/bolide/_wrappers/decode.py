@@ -158,7 +158,7 @@ class BatchDecodeWithPagedKVCacheWrapper(Planned):
     def _longest(self, lengths: dict[str, Any], page_size: int) -> Optional[int]:
         """A power of two that no request's keys exceed; None with graphs, whose bound is fixed, and
         for more requests than the kernel takes that a bound allows."""
-        seq_lens, indptr = lengths["seq_lens"], lengths.get("indptr")
+        seq_lens, indptr = lengths.get("seq_lens"), lengths.get("indptr")
         of = indptr if seq_lens is None else seq_lens
         if self._use_cuda_graph or of is None or not 0 < of.shape[0] <= 17:
             return None
@@ -166,6 +166,13 @@ class BatchDecodeWithPagedKVCacheWrapper(Planned):
         if seq_lens is None:
             keys = [(b - a) * page_size for a, b in zip(keys, keys[1:])]
         return 1 << (max([1, *keys]) - 1).bit_length()
+
+    def _make_plan(self, arguments: dict[str, Any], options: Any) -> Any:
+        """Whoever plans anew with other lengths: the bound is theirs, not that of the plan before."""
+        if not self._use_cuda_graph:
+            arguments = {**arguments, "max_sequence_kv": self._longest(arguments,
+                                                                       arguments["page_size"])}
+        return super()._make_plan(arguments, options)
 
     def workspace_size(
         self, indptr: Tensor, indices: Tensor, last_page_len: Tensor, num_qo_heads: int,
@@ -247,8 +254,6 @@ class BatchDecodeWithPagedKVCacheWrapper(Planned):
             arguments = self._plan_arguments(
                 num_qo_heads, num_kv_heads, head_dim, page_size, q_data_type, kv_data_type,
                 o_data_type, data_type, fixed_split_size, disable_split_kv, q_len_per_req)
-            if longest is not None:
-                arguments["max_sequence_kv"] = longest
             arguments.update(lengths)
             self._check_graph(arguments, indices if block_tables is None else None)
             arguments["use_custom_mask"] = masked = 0 < window_right < q_len_per_req - 1

@@ -287,8 +287,11 @@ static bolide_status run_sm90(const bolide__call *call, const bolide__sparse_mla
     bolide__spec_add(&s, "D_VO", p->d_vo);     /* 512, 256 */
     bolide__spec_add(&s, "ROWS", c->rows);     /* 16, 64 */
     g->block = is_wide_loader(p, c->rows) ? BOLIDE__SPARSE90_MOST : BOLIDE__SPARSE90_THREADS;
-    if (c->rows == 64 && g->x > bolide__cuda_limits_of(call->ctx)->sm_count)
-        g->x = bolide__cuda_limits_of(call->ctx)->sm_count; /* a block holds a multiprocessor */
+    /* A block holds a multiprocessor, and stays. Where packed rows are loaded, which takes longest,
+     * the next Q is better left to another block. */
+    const int64_t most = bolide__cuda_limits_of(call->ctx)->sm_count;
+    if (c->rows == 64 && p->format == BOLIDE_MLA_KV_PLAIN && g->x > most)
+        g->x = most;
     return bolide__cuda_launch(call, &s, g, p, sizeof *p);
 }
 

@@ -21,15 +21,16 @@
  *
  * where an operator leaves out what it does not have. x is not rounded before it is normalised. */
 typedef struct bolide__rmsnorm_params {
-    bolide__rows input;    /* [n, h, d] */
-    bolide__rows residual; /* [n, h, d] */
-    bolide__rows out;      /* [n, h, d]; may be input */
-    const void *weight;    /* [d] */
-    int64_t weight_dtype;
-    int64_t rows; /* n * h */
-    int64_t h, d;
+    bolide__rows input; /* [n, h, d] */
+    const void *weight; /* [d] */
+    int64_t d;
     float eps;
-    float weight_bias; /* 1 for Gemma; else -0, which changes nothing, not even a sign */
+    float weight_bias;     /* 1 for Gemma; else -0, which changes nothing, not even a sign */
+    int64_t rows;          /* n * h */
+    bolide__rows out;      /* [n, h, d]; may be input */
+    bolide__rows residual; /* [n, h, d] */
+    int64_t h;
+    int64_t weight_dtype;
 
     bolide__scalar in_scale, out_scale;
     int32_t out_divides; /* 1: by out_scale; 0: times out_scale */

@@ -34,7 +34,8 @@ constexpr int VEC = SPEC_VEC;         /* elements a load: a power of two that di
 constexpr int THREADS = SPEC_THREADS; /* of a row: 8, 16 or a multiple of 32 up to 1024 */
 constexpr int PER = SPEC_PER;         /* chunks a thread: 1, 2, 4; 0: read twice */
 constexpr int ROWS = SPEC_ROWS;       /* of a block: 1, 4, 8, 16 */
-constexpr bool FEW = SPEC_FEW;        /* rows: the time to the first byte counts */
+constexpr bool FEW = SPEC_FEW;        /* rows without heads: the time to the first byte counts */
+constexpr bool EARLY = SPEC_FEW == 2;
 static_assert(THREADS * ROWS <= 1024 && THREADS * ROWS % 32 == 0, "whole warps");
 static_assert(!BLOCKS || RESIDUAL == INPUT, "block quantisation adds a residual of one dtype");
 
@@ -122,7 +123,7 @@ struct row_pointers {
 };
 
 row_pointers row_at(const bolide__rmsnorm_params &p, int64_t row) {
-    const int64_t n = p.h == 1 ? row : quotient(row, p.h), h = row - n * p.h;
+    const int64_t n = FEW || p.h == 1 ? row : quotient(row, p.h), h = FEW ? 0 : row - n * p.h;
     return {static_cast<const input_t *>(p.input.data) + n * p.input.n + h * p.input.h,
             static_cast<residual_t *>(p.residual.data) + n * p.residual.n + h * p.residual.h,
             static_cast<out_t *>(p.out.data) + n * p.out.n + h * p.out.h,
@@ -210,7 +211,7 @@ void row_in_registers(const bolide__rmsnorm_params &p, float *scratch) {
     const int64_t number = (int64_t)blockIdx.x * ROWS + threadIdx.x / THREADS;
     const row_pointers row = row_at(p, number < p.rows ? number : 0);
     const int64_t d = number < p.rows ? p.d : 0;
-    if constexpr (FEW)
+    if constexpr (EARLY)
         prefetch_row(p, row, thread);
     wait_for_previous_kernel();
 

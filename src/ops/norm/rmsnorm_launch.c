@@ -41,12 +41,31 @@ static int64_t widest(const bolide__rmsnorm_params *p, int64_t weight_bytes) {
     return p->residual.data && p->residual.bytes > bytes ? p->residual.bytes : bytes;
 }
 
-bolide_status bolide__rmsnorm_launch(const bolide__call *call, const bolide__rmsnorm_params *p,
+static int is_flat(const bolide__rows *t, int64_t h) {
+    return !t->data || t->n == h * t->h;
+}
+
+/* Heads that lie behind one another are rows like others; `normed` has none. */
+static void flatten(bolide__rmsnorm_params *p) {
+    if (p->h == 1 || p->normed.data || !is_flat(&p->input, p->h) || !is_flat(&p->out, p->h) ||
+        !is_flat(&p->residual, p->h))
+        return;
+    p->input.n = p->input.h;
+    p->out.n = p->out.h;
+    p->residual.n = p->residual.h;
+    p->h = 1;
+}
+
+bolide_status bolide__rmsnorm_launch(const bolide__call *call, const bolide__rmsnorm_params *given,
                                      int64_t flags) {
+    bolide__rmsnorm_params flat = *given;
+    const bolide__rmsnorm_params *p = &flat;
+    flatten(&flat);
     const int64_t weight_bytes = p->weight_dtype == BOLIDE_F32 ? 4 : 2;
     const int64_t chunk = 16 / widest(p, weight_bytes);
     const int64_t chunks = (p->d + chunk - 1) / chunk;
-    const int few = bolide__is_few(p->rows * p->d * (p->input.bytes + p->out.bytes));
+    const int64_t bytes = p->rows * p->d * (p->input.bytes + p->out.bytes);
+    const int few = p->h == 1 ? bolide__cuda_few(bytes) : 0;
     const bolide__norm_layout l = layout_of(chunks, few);
     const uint64_t bits = bolide__norm_alignment(&p->input) | bolide__norm_alignment(&p->residual) |
                           bolide__norm_alignment(&p->out) | bolide__norm_alignment(&p->normed) |
@@ -62,7 +81,7 @@ bolide_status bolide__rmsnorm_launch(const bolide__call *call, const bolide__rms
     bolide__spec_add(&s, "THREADS", l.threads); /* 8, 16, and multiples of 32 up to 1024 */
     bolide__spec_add(&s, "PER", l.per);         /* follows from d, as ROWS does */
     bolide__spec_add(&s, "ROWS", l.rows);
-    bolide__spec_add(&s, "FEW", few);
+    bolide__spec_add(&s, "FEW", few); /* 3 values */
     bolide__spec_add(&s, "WIDE", bolide__is_wide(p->rows));
     const bolide__grid g = {
         .x = (p->rows + l.rows - 1) / l.rows, .block = l.threads * l.rows, .dependent = 1};

@@ -213,7 +213,7 @@ static bolide_status append_cuda(const bolide__call *call, bolide__append_params
     const int64_t width = load_width(p), vecs = p->h * (p->side[0].d + p->side[1].d) / width;
     const int64_t bytes =
         bolide__dtype_bytes(p->source_dtype) + bolide__dtype_bytes(p->cache_dtype);
-    const int few = bolide__is_few(p->nnz * vecs * width * bytes);
+    const int few = bolide__cuda_few(p->nnz * vecs * width * bytes);
     const int64_t per = few ? 1 : 2;
     p->threads = (vecs + per - 1) / per;
     bolide__spec s = BOLIDE_SPEC("page/append.cu", "bolide_append");

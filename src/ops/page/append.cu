@@ -18,6 +18,7 @@ constexpr int64_t TO = SPEC_TO;     /* FROM or fp8 */
 constexpr int VEC = SPEC_VEC;       /* 1, 2, 4, 8, 16 */
 constexpr int PER = SPEC_PER;       /* 1, 2 */
 constexpr bool FEW = SPEC_FEW;      /* tokens: the time to the first byte counts */
+constexpr bool EARLY = SPEC_FEW == 2;
 constexpr int THREADS = 256;
 
 using from_elem = element<FROM>::type;
@@ -72,7 +73,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         to[k] = h * s.cache_head + c;
     }
     const bool there = token < p.nnz;
-    if (FEW && there) {
+    if (EARLY && there) {
         prefetch(p.batch_indices + token);
         prefetch(p.positions + token);
 #pragma unroll

@@ -148,7 +148,8 @@ static bolide__rope_side side(const bolide_tensor *in, const bolide_tensor *out)
                                .out_h = bolide__stride(out, 1)};
 }
 
-static void fill(const bolide__call *call, bolide__rope_params *p) {
+/* freq: room for the frequencies. */
+static void fill(const bolide__call *call, bolide__rope_params *p, double *freq) {
     const rope_args a = args_of(call);
     *p = (bolide__rope_params){.side = {side(a.q, a.q_out), side(a.k, a.k_out)},
                                .n = a.q->shape[0],
@@ -169,13 +170,15 @@ static void fill(const bolide__call *call, bolide__rope_params *p) {
         p->max_pos = a.cos_sin_cache->shape[0];
         p->cache_stride = bolide__stride(a.cos_sin_cache, 0);
     } else {
-        fill_freq(&a, p->freq);
+        fill_freq(&a, freq);
+        p->freq = freq;
     }
 }
 
 static bolide_status rope_cpu(const bolide__call *call) {
+    double freq[BOLIDE__ROPE_MAX_PAIRS];
     bolide__rope_params p;
-    fill(call, &p);
+    fill(call, &p, freq);
     const int64_t row = (p.side[0].h + p.side[1].h) * p.d;
     bolide__parallel_for(call->ctx, p.n, bolide__long_grain(p.n, row), BOLIDE_CPU_PICK(rope_tokens),
                          &p);
@@ -196,33 +199,43 @@ static int64_t load_width(const bolide__rope_params *p) {
 }
 
 /* With a table a thread has one head: the angles are near. Angles that are made are shared by the
- * tokens and heads of a block, of which there are few where there are few tokens. */
+ * tokens and heads of a block, of which there are few where there are few tokens. Few tokens with a
+ * table have a row of blocks each, which spares a division. */
 static bolide_status rope_cuda(const bolide__call *call) {
-    enum { MANY_TOKENS = 1024, THREADS = 256 };
-    bolide__rope_params p;
-    fill(call, &p);
-    const int64_t heads = p.side[0].h + p.side[1].h, width = load_width(&p);
-    const int64_t parts = p.interleave && width > 1 ? 1 : 2;
-    const int64_t tokens = p.cos_sin_cache ? 0 : p.n >= MANY_TOKENS ? 4 : 1;
+    enum { MANY_TOKENS = 1024, MOST_ROWS = 65535 };
+    bolide__rope_made_params made;
+    bolide__rope_params *p = &made.rope;
+    fill(call, p, made.freq);
+    p->freq = NULL;
+    const int64_t heads = p->side[0].h + p->side[1].h, width = load_width(p);
+    const int64_t parts = p->interleave && width > 1 ? 1 : 2;
+    const int64_t tokens = p->cos_sin_cache ? 0 : p->n >= MANY_TOKENS ? 4 : 1;
     const int64_t per = tokens < 4 ? 1 : heads % 5 == 0 ? 5 : 4;
-    p.items = p.rotary_dim / (parts * width) + (p.d - p.rotary_dim) / width;
-    p.threads = (heads + per - 1) / per * p.items;
-    p.cache_vectors = (uintptr_t)p.cos_sin_cache % 16 == 0 && p.cache_stride % 4 == 0 &&
-                      p.rotary_dim / 2 % 4 == 0;
+    p->items = p->rotary_dim / (parts * width) + (p->d - p->rotary_dim) / width;
+    p->threads = (heads + per - 1) / per * p->items;
+    p->cache_vectors = (uintptr_t)p->cos_sin_cache % 16 == 0 && p->cache_stride % 4 == 0 &&
+                       p->rotary_dim / 2 % 4 == 0;
+    const int64_t bytes = 2 * p->n * heads * p->d * bolide__dtype_bytes(p->dtype);
+    const int few = tokens || p->n <= MOST_ROWS ? bolide__cuda_few(bytes) : 0;
+    const int32_t threads = few && !tokens ? BOLIDE__ROPE_FEW_THREADS : BOLIDE__ROPE_THREADS;
     bolide__spec s = BOLIDE_SPEC("rope/rope.cu", "bolide_rope");
-    bolide__spec_add(&s, "DT", p.dtype);    /* 3 values */
+    bolide__spec_add(&s, "DT", p->dtype);   /* 3 values */
     bolide__spec_add(&s, "VEC", width);     /* 4 values */
     bolide__spec_add(&s, "HEADS", per);     /* 3 values */
     bolide__spec_add(&s, "TOKENS", tokens); /* 3 values */
-    bolide__spec_add(&s, "INTERLEAVE", p.interleave);
-    bolide__spec_add(&s, "FEW",
-                     bolide__is_few(2 * p.n * heads * p.d * bolide__dtype_bytes(p.dtype)));
-    bolide__spec_add(&s, "WIDE", bolide__is_wide(p.n * p.threads));
-    const int64_t across = (tokens * p.threads + THREADS - 1) / THREADS;
-    const int64_t blocks =
-        tokens ? (p.n + tokens - 1) / tokens : (p.n * p.threads + THREADS - 1) / THREADS;
-    const bolide__grid g = {.x = blocks, .y = across, .block = THREADS, .dependent = 1};
-    return bolide__cuda_launch(call, &s, &g, &p, sizeof p);
+    bolide__spec_add(&s, "INTERLEAVE", p->interleave);
+    bolide__spec_add(&s, "FEW", few); /* 3 values */
+    bolide__spec_add(&s, "WIDE", bolide__is_wide(p->n * p->threads));
+    bolide__grid g = {.block = threads, .dependent = 1};
+    const int64_t of_token = (p->threads + threads - 1) / threads;
+    if (tokens) {
+        g.x = (p->n + tokens - 1) / tokens;
+        g.y = (tokens * p->threads + threads - 1) / threads;
+        return bolide__cuda_launch(call, &s, &g, &made, sizeof made);
+    }
+    g.x = few ? of_token : (p->n * p->threads + threads - 1) / threads;
+    g.y = few ? p->n : 1;
+    return bolide__cuda_launch(call, &s, &g, p, sizeof *p);
 }
 
 /* ---- the operators ------------------------------------------------------------------------ */

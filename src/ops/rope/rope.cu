@@ -15,14 +15,15 @@
     !defined(SPEC_INTERLEAVE) || !defined(SPEC_FEW)
 #error "DT: dtype bit; VEC: elements a load; HEADS: of a thread; TOKENS: of a block, 0: a table"
 #endif
-constexpr int64_t DT = SPEC_DT;     /* F16, BF16, F32 */
-constexpr int VEC = SPEC_VEC;       /* 1, 2, 4, 8 */
-constexpr int HEADS = SPEC_HEADS;   /* 1, 4, 5 */
-constexpr bool FEW = SPEC_FEW;      /* tokens: the time to the first byte counts */
+constexpr int64_t DT = SPEC_DT;   /* F16, BF16, F32 */
+constexpr int VEC = SPEC_VEC;     /* 1, 2, 4, 8 */
+constexpr int HEADS = SPEC_HEADS; /* 1, 4, 5 */
+constexpr bool FEW = SPEC_FEW;    /* tokens: the time to the first byte counts */
+constexpr bool EARLY = SPEC_FEW == 2;
 constexpr int TOKENS = SPEC_TOKENS; /* 1, 4; 0: the angles are read from the table */
 constexpr bool INTERLEAVE = SPEC_INTERLEAVE;
 constexpr bool TABLE = TOKENS == 0;
-constexpr int THREADS = 256;
+constexpr int THREADS = TABLE && FEW ? BOLIDE__ROPE_FEW_THREADS : BOLIDE__ROPE_THREADS;
 static_assert(DT == F16 || DT == BF16 || DT == F32, "a float type");
 static_assert(VEC >= 1 && VEC <= 8 && TOKENS <= 4, "a vector and few tokens");
 
@@ -85,7 +86,7 @@ void turn_of(double angle, float *sine, float *cosine) {
     *cosine = (quarter + 1) & 2 ? -across : across;
 }
 
-void make_angles(const bolide__rope_params &p, int64_t first, angles &a) {
+void make_angles(const bolide__rope_params &p, const double *freq, int64_t first, angles &a) {
     const int pairs = (int)(p.rotary_dim / 2);
     for (int i = threadIdx.x; i < TOKENS * pairs; i += THREADS) {
         const int t = i / pairs, pair = i - t * pairs;
@@ -93,7 +94,7 @@ void make_angles(const bolide__rope_params &p, int64_t first, angles &a) {
         int64_t position = 0;
         const bool turns = token < p.n && position_of(p, token, &position);
         if (turns)
-            turn_of((double)position * p.freq[pair], &a.sine[t][pair], &a.cosine[t][pair]);
+            turn_of((double)position * freq[pair], &a.sine[t][pair], &a.cosine[t][pair]);
         if (pair == 0)
             a.turns[t] = turns;
     }
@@ -174,22 +175,42 @@ void turn(vec (&x)[PARTS], const float (&cosine)[PAIRS], const float (&sine)[PAI
         x[i] = pack_floats<elem>(a[i]);
 }
 
+/* The parameters with a table, and without. */
+template <bool> struct given_to_kernel { using type = bolide__rope_made_params; };
+template <> struct given_to_kernel<true> { using type = bolide__rope_params; };
+
+const bolide__rope_params &rope_of(const bolide__rope_params &given) {
+    return given;
+}
+
+const bolide__rope_params &rope_of(const bolide__rope_made_params &given) {
+    return given.rope;
+}
+
+/* Of the threads of all tokens; with few tokens and a table a token has its row of blocks. */
+place place_of_thread(const bolide__rope_params &p) {
+    if constexpr (TABLE && FEW)
+        return {blockIdx.y, blockIdx.x * THREADS + threadIdx.x};
+    return place_of(p.threads, (int64_t)(TABLE ? blockIdx.x : blockIdx.y) * THREADS + threadIdx.x);
+}
+
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
-    bolide_rope(const __grid_constant__ bolide__rope_params p) {
+    bolide_rope(const __grid_constant__ given_to_kernel<TABLE>::type given) {
     __shared__ angles a;
     release_next_kernel();
+    const bolide__rope_params &p = rope_of(given);
     /* Blocks of shared angles have TOKENS tokens, each spread over the blocks of y. */
     const int64_t first = TABLE ? 0 : (int64_t)blockIdx.x * TOKENS;
-    const int64_t end = TABLE ? p.n * p.threads : smaller<int64_t>(TOKENS, p.n - first) * p.threads;
-    const int64_t index = (int64_t)(TABLE ? blockIdx.x : blockIdx.y) * THREADS + threadIdx.x;
-    const place at = place_of(p.threads, index);
+    const int64_t tokens = TABLE ? p.n : smaller<int64_t>(TOKENS, p.n - first);
+    const place at = place_of_thread(p);
+    const bool there = at.row < tokens && at.column < p.threads;
     const uint32_t items = (uint32_t)p.items, group = at.column / items;
     const int groups = (int)((uint32_t)p.threads / items);
-    const int heads = index < end ? (int)(p.side[0].h + p.side[1].h) : 0;
+    const int heads = there ? (int)(p.side[0].h + p.side[1].h) : 0;
     const channels c = channels_of(p, (int)(at.column - group * items));
     const int64_t token = first + at.row;
-    if constexpr (FEW) {
-        if (p.pos_ids && index < end)
+    if constexpr (EARLY) {
+        if (p.pos_ids && there)
             prefetch(static_cast<const char *>(p.pos_ids) + token * (p.pos_is_i64 ? 8 : 4));
 #pragma unroll
         for (int k = 0; k < HEADS; k++) {
@@ -211,11 +232,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
         }
     }
     float cosine[PAIRS], sine[PAIRS];
-    bool turns = c.turned && index < end;
+    bool turns = c.turned && there;
     if constexpr (TABLE) {
         turns = turns && read_angles(p, token, c.pair, cosine, sine);
     } else {
-        make_angles(p, first, a);
+        make_angles(p, given.freq, first, a);
         __syncthreads();
         turns = turns && a.turns[at.row];
 #pragma unroll

@@ -13,7 +13,11 @@
 #include <stdint.h>
 #endif
 
-enum { BOLIDE__ROPE_MAX_PAIRS = 256 };
+enum {
+    BOLIDE__ROPE_MAX_PAIRS = 256,
+    BOLIDE__ROPE_THREADS = 256,    /* of a block of the device kernel */
+    BOLIDE__ROPE_FEW_THREADS = 64, /* where few tokens take their angles from a table */
+};
 
 /* q or k: where its heads lie. Strides are in elements, the last dimension is contiguous. */
 typedef struct bolide__rope_side {
@@ -24,6 +28,8 @@ typedef struct bolide__rope_side {
 } bolide__rope_side;
 
 typedef struct bolide__rope_params {
+    int64_t items;             /* of the device kernel: vectors, or pairs of them, of a head */
+    int64_t threads;           /* of a token */
     bolide__rope_side side[2]; /* q, k */
     int64_t n, d;
     int64_t rotary_dim; /* even, at most d */
@@ -42,10 +48,14 @@ typedef struct bolide__rope_params {
     int64_t max_pos;
     int64_t cache_stride;  /* elements between rows of the table */
     int64_t cache_vectors; /* 1: rows and their halves lie at multiples of 16 bytes */
-    int64_t items;         /* of the device kernel: vectors, or pairs of them, of a head */
-    int64_t threads;       /* of a token */
-    double freq[BOLIDE__ROPE_MAX_PAIRS]; /* radians a position, rotary_dim/2 of them */
+    const double *freq;    /* radians a position, rotary_dim/2 of them; on the host alone */
 } bolide__rope_params;
+
+/* Without a table the device kernel takes the frequencies behind the rest. */
+typedef struct bolide__rope_made_params {
+    bolide__rope_params rope;
+    double freq[BOLIDE__ROPE_MAX_PAIRS];
+} bolide__rope_made_params;
 
 #ifndef __CUDACC_RTC__
 /* arg is a bolide__rope_params; items are tokens. */
