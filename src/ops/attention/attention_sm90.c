@@ -374,13 +374,13 @@ static bolide_status encode(const bolide__call *call, const frozen_part *f,
         maps[count++] = &a->q;
     }
     if (box > 1) {
-        const side k = {p->k, p->d_qk, p->k_rows, p->k_n, p->k_h, p->k_page};
-        const side v = {p->v, p->d_vo, p->v_rows, p->v_n, p->v_h, p->v_page};
+        const side sides[] = {{p->k, p->d_qk, p->k_rows, p->k_n, p->k_h, p->k_page},
+                              {p->v, p->d_vo, p->v_rows, p->v_n, p->v_h, p->v_page}};
         const bool wide = is_wide_copy(f, p);
-        boxes[count] = wide ? whole_rows(p, &k, box) : cache(p, &k, box);
-        maps[count++] = &a->k;
-        boxes[count] = wide ? whole_rows(p, &v, box) : cache(p, &v, box);
-        maps[count++] = &a->v;
+        maps[count] = &a->k;
+        maps[count + 1] = &a->v;
+        for (int i = 0; i < 2; i++)
+            boxes[count++] = wide ? whole_rows(p, &sides[i], box) : cache(p, &sides[i], box);
     }
     return bolide__cuda_tensor_maps(call, count, boxes, maps, served);
 }
@@ -519,21 +519,24 @@ static bool is_latent_plain(const bolide__attention_params *p) {
 static bolide_status encode_latent(const bolide__call *call, const bolide__attention_params *p,
                                    int64_t box, bolide__attention_latent90_params *a,
                                    bool *served) {
+    const struct {
+        const void *q, *k;
+        int64_t d, q_h, k_n, k_page;
+        bolide__tensor_map *q_map, *k_map;
+    } parts[] = {
+        {p->q, p->k, p->d_vo, p->q_h, p->k_n, p->k_page, &a->q, &a->ckv},
+        {p->q_tail, p->k_tail, p->d_tail, p->q_tail_h, p->k_tail_n, p->k_tail_page, &a->q_tail,
+         &a->kpe},
+    };
     bolide__tensor_box boxes[4];
     bolide__tensor_map *maps[4];
     int count = 0;
-    boxes[count] = latent_queries(p, p->q, p->d_vo, p->q_h);
-    maps[count++] = &a->q;
-    if (box > 1) {
-        boxes[count] = latents(p, p->k, p->d_vo, p->k_n, p->k_page, box);
-        maps[count++] = &a->ckv;
-    }
-    if (p->d_tail) {
-        boxes[count] = latent_queries(p, p->q_tail, p->d_tail, p->q_tail_h);
-        maps[count++] = &a->q_tail;
+    for (int i = 0; i < (p->d_tail ? 2 : 1); i++) {
+        boxes[count] = latent_queries(p, parts[i].q, parts[i].d, parts[i].q_h);
+        maps[count++] = parts[i].q_map;
         if (box > 1) {
-            boxes[count] = latents(p, p->k_tail, p->d_tail, p->k_tail_n, p->k_tail_page, box);
-            maps[count++] = &a->kpe;
+            boxes[count] = latents(p, parts[i].k, parts[i].d, parts[i].k_n, parts[i].k_page, box);
+            maps[count++] = parts[i].k_map;
         }
     }
     return bolide__cuda_tensor_maps(call, count, boxes, maps, served);
