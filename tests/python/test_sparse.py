@@ -170,11 +170,6 @@ def test_options(fw, rng, close):
 @pytest.mark.parametrize("causal", [False, True])
 def test_positions(fw, rng, close, causal):
     x = Matrix(fw, rng, 40, 60, 8, 12, h_q=6, h_kv=2)
-    if fw.device != "cpu":
-        for mode in ("ROPE_LLAMA", "ALIBI"):
-            with pytest.raises(NotImplementedError, match="pos_encoding_mode.*on the GPU"):
-                x.wrapper(pos_encoding_mode=mode)
-        return
     seen = x.seen & x.ordered() if causal else x.seen
     w = x.wrapper(pos_encoding_mode="ROPE_LLAMA", rope_scale=2.0, rope_theta=5e3, causal=causal)
     q = rotated(x.q64, np.arange(40) + 20, 2.0, 5e3)
