@@ -230,16 +230,21 @@ def test_every_function_is_here():
     assert not left - aliases
 
 
-@pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("name", list(calls("cpu")))
-def test_compile(compiled, name, device):
+def called(device, name):
+    """A function, its tensors and what it returns; skips what the GPU does not have."""
     function, tensors = calls(device)[name]
     try:
-        eager = function(*tensors)
+        return function, tensors, function(*tensors)
     except NotImplementedError as error:
         if device == "cuda":
             pytest.skip(str(error))
         raise
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", list(calls("cpu")))
+def test_compile(compiled, name, device):
+    function, tensors, eager = called(device, name)
     traced = compiled(function)(*tensors)
     if isinstance(eager, torch.Tensor):
         eager, traced = (eager,), (traced,)
@@ -256,13 +261,7 @@ def test_modes_see_calls(name, device):
     """Without Dynamo, too: a graph made by a mode has the call, and does not keep its result."""
     from torch.fx.experimental.proxy_tensor import make_fx
 
-    function, tensors = calls(device)[name]
-    try:
-        eager = function(*tensors)
-    except NotImplementedError as error:
-        if device == "cuda":
-            pytest.skip(str(error))
-        raise
+    function, tensors, eager = called(device, name)
     graph = make_fx(lambda *given: function(*given))(*tensors)
     assert any("bolide" in str(node.target) for node in graph.graph.nodes)
     eager, traced = ((r,) if isinstance(r, torch.Tensor) else tuple(r)

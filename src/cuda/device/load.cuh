@@ -31,6 +31,22 @@ template <class P> __forceinline__ P load(const void *address) {
     return *static_cast<const P *>(address);
 }
 
+/* What another block has written in this launch: past the first cache. */
+template <class P> __forceinline__ P load_written(const float *address) {
+    words<sizeof(P)> w;
+    if constexpr (sizeof(P) == 16)
+        asm volatile("ld.global.cg.v4.u32 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(w.a), "=r"(w.b), "=r"(w.c), "=r"(w.d)
+                     : "l"(address)
+                     : "memory");
+    else
+        asm volatile("ld.global.cg.v2.u32 {%0, %1}, [%2];"
+                     : "=r"(w.a), "=r"(w.b)
+                     : "l"(address)
+                     : "memory");
+    return bits_as<P>(w);
+}
+
 /* To global memory, in one instruction: left to itself the compiler may write a pack element by
  * element, which L2 pays for with as many requests. */
 template <class P> __forceinline__ void store(void *address, const P &value) {

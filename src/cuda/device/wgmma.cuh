@@ -180,14 +180,17 @@ __forceinline__ void exchange_words(uint32_t (&w)[4]) {
                  ", 1, 1, 1, 1;" \
                  : BOLIDE__F_##count(d) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b))
 
-#define BOLIDE__WGMMA(n, count, p0, p1, p2, p3, p4) \
+#define BOLIDE__WGMMA_SHARED(n, count, p0, p1, p2) \
     template <class T> \
     __forceinline__ void wgmma(float (&d)[count], uint64_t a, uint64_t b, int add) { \
         if constexpr (same_type<T, bf16>) \
             BOLIDE__WGMMA_SS(n, count, "bf16", p0, p1, p2); \
         else \
             BOLIDE__WGMMA_SS(n, count, "f16", p0, p1, p2); \
-    } \
+    }
+
+#define BOLIDE__WGMMA(n, count, p0, p1, p2, p3, p4) \
+    BOLIDE__WGMMA_SHARED(n, count, p0, p1, p2) \
     template <class T> \
     __forceinline__ void wgmma_deep(float (&d)[count], uint64_t a, uint64_t b) { \
         if constexpr (same_type<T, bf16>) \

@@ -378,22 +378,6 @@ void put_slot_ml(const params &p, int64_t slot_row, float m, float l) {
     store(p.partial_ml + 2 * slot_row, pack<float, 2>{m, l});
 }
 
-/* What another block has written: past the first cache. */
-template <class P> P load_written(const float *address) {
-    words<sizeof(P)> w;
-    if constexpr (sizeof(P) == 16)
-        asm volatile("ld.global.cg.v4.u32 {%0, %1, %2, %3}, [%4];"
-                     : "=r"(w.a), "=r"(w.b), "=r"(w.c), "=r"(w.d)
-                     : "l"(address)
-                     : "memory");
-    else
-        asm volatile("ld.global.cg.v2.u32 {%0, %1}, [%2];"
-                     : "=r"(w.a), "=r"(w.b)
-                     : "l"(address)
-                     : "memory");
-    return bits_as<P>(w);
-}
-
 /* Slots of most tiles of a large batch: more are not asked for then. */
 constexpr int FEW_SLOTS = 4;
 

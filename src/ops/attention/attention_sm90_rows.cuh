@@ -258,23 +258,6 @@ void soften(rows_state &r, const float (&x)[KEYS / 2], uint32_t (&to)[WORDS], fl
 /* ---- the end of an item -----------------------------------------------------------------------
  */
 
-/* Four lanes have words 0 to 3 of four neighbours of 16 bytes; each gets the words of one. */
-void exchange(uint32_t (&w)[4]) {
-    const bool odd = threadIdx.x & 1, high = threadIdx.x & 2;
-#pragma unroll
-    for (int i = 0; i < 4; i += 2) {
-        const uint32_t x = __shfl_xor_sync(0xffffffffu, odd ? w[i] : w[i + 1], 1);
-        w[i] = odd ? x : w[i];
-        w[i + 1] = odd ? w[i + 1] : x;
-    }
-#pragma unroll
-    for (int i = 0; i < 2; i++) {
-        const uint32_t x = __shfl_xor_sync(0xffffffffu, high ? w[i] : w[i + 2], 2);
-        w[i] = high ? x : w[i];
-        w[i + 2] = high ? w[i + 2] : x;
-    }
-}
-
 /* A thread's pieces of 16 bytes of a row: piece j begins at column 32 * j + 8 * (lane % 4). All are
  * made before the first is stored: the exchanges of one hide behind those of the others. */
 void write_pieces(out_elem *out, int i, float factor, bool there, const float (&o)[DV / 2]) {
@@ -286,7 +269,7 @@ void write_pieces(out_elem *out, int i, float factor, bool there, const float (&
             const int e = 16 * j + 4 * c + 2 * i;
             w[j][c] = floats_to_halves<out_elem>(o[e] * factor, o[e + 1] * factor);
         }
-        exchange(w[j]);
+        exchange_words(w[j]);
     }
     out += 8 * (threadIdx.x % 4);
     const int columns = there ? D_VO - 8 * (int)(threadIdx.x % 4) : 0;
@@ -414,22 +397,6 @@ bool is_last_piece(const bolide__attention_params &p, const item &it, int group)
             *arrived = 0; /* for the next run */
     }
     return __shfl_sync(0xffffffffu, before, 0) == it.w.merge_count - 1;
-}
-
-/* What another block has written, past the first cache. */
-template <class P> P load_written(const float *address) {
-    words<sizeof(P)> w;
-    if constexpr (sizeof(P) == 16)
-        asm volatile("ld.global.cg.v4.u32 {%0, %1, %2, %3}, [%4];"
-                     : "=r"(w.a), "=r"(w.b), "=r"(w.c), "=r"(w.d)
-                     : "l"(address)
-                     : "memory");
-    else
-        asm volatile("ld.global.cg.v2.u32 {%0, %1}, [%2];"
-                     : "=r"(w.a), "=r"(w.b)
-                     : "l"(address)
-                     : "memory");
-    return bits_as<P>(w);
 }
 
 /* A thread's part of a piece: of two rows, and of some of their columns. */

@@ -24,19 +24,10 @@
     BOLIDE__F_64(d), BOLIDE__F8(d, 64), BOLIDE__F8(d, 72), BOLIDE__F8(d, 80), \
     BOLIDE__F8(d, 88), BOLIDE__F8(d, 96), BOLIDE__F8(d, 104)
 
-#define BOLIDE__GEMM_WGMMA(n, count, p0, p1, p2) \
-    template <class T> \
-    __forceinline__ void wgmma(float (&d)[count], uint64_t a, uint64_t b, int add) { \
-        if constexpr (same_type<T, bf16>) \
-            BOLIDE__WGMMA_SS(n, count, "bf16", p0, p1, p2); \
-        else \
-            BOLIDE__WGMMA_SS(n, count, "f16", p0, p1, p2); \
-    }
-
-BOLIDE__GEMM_WGMMA(32, 16, "16", "17", "18")
-BOLIDE__GEMM_WGMMA(56, 28, "28", "29", "30")
-BOLIDE__GEMM_WGMMA(112, 56, "56", "57", "58")
-BOLIDE__GEMM_WGMMA(224, 112, "112", "113", "114")
+BOLIDE__WGMMA_SHARED(32, 16, "16", "17", "18")
+BOLIDE__WGMMA_SHARED(56, 28, "28", "29", "30")
+BOLIDE__WGMMA_SHARED(112, 56, "56", "57", "58")
+BOLIDE__WGMMA_SHARED(224, 112, "112", "113", "114")
 // clang-format on
 
 #endif
