@@ -44,6 +44,8 @@ BOLIDE_TEST(mm_block_quant, mm_block_quant_cases);
 static const char *const mm_bf16_cases[] = {
     "mm_bf16 m=1,2,3,4,5,37 n=1,7,8,9,50 k=1,15,64,100 a=f16,bf16",
     "mm_bf16 m=1,5,80 n=70 k=1000,1600 a=f16,bf16 out_dtype=f32",
+    /* One element errs by 2.6 sqrt(k) units where products are added one after the other. */
+    "mm_bf16 m=80 n=70 k=1000 a=f16 out_dtype=f32 seed=8311499652912046849",
     "mm_bf16 m=1,6 a=f16,bf16 out_dtype=f16,bf16,f32 bias=f16,bf16,f32",
     "mm_bf16 m=1,6,40 n=30 k=33,64 a=f16,bf16 b.order=0:1", /* row-major */
     "mm_bf16 m=2,6 n=30 k=33,64 b.order=0:1,1:0 b.pad=5 a.pad=3 out.pad=1",
