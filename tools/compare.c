@@ -43,8 +43,8 @@ double driver_tolerance(int64_t dtype, int64_t reduction, double want, double rm
  * an ulp at most comes from rounding, or half the smallest number. */
 static double measure_bound(int64_t dtype, int64_t reduction, double slack, double rms) {
     const double sums = sum_error(reduction, 2);
-    const double e = tolerance_of(dtype, sums, 1, 1, slack) +
-                     tolerance_of(dtype, sums, 0, 0, 0) / rms;
+    const double e =
+        tolerance_of(dtype, sums, 1, 1, slack) + tolerance_of(dtype, sums, 0, 0, 0) / rms;
     return e * e;
 }
 
