@@ -227,28 +227,21 @@ BOLIDE_INLINE void dot_values(int rows, int64_t dtype, int64_t d, int count, con
 
 #if defined(F32_PARTS)
 
-/* Head h of `count` rows, and what is fetched meanwhile: where nothing is to be, the same. */
-BOLIDE_INLINE void point_at(const dot_pass *p, int first, int count, int h, bool fetch,
-                            const char **row, dot4_rows *ahead) {
-    for (int j = 0; j < count; j++) {
-        const char *const *at = p->row + first + j;
-        row[j] = *at + h * p->head_step;
-        ahead->next[j] = fetch ? at[p->ahead] + h * p->head_step : row[j];
-        ahead->again[j] = fetch ? at[p->again] + h * p->head_step : row[j];
-        if (fetch && h == 0)
-            touch_far(p, first + j, DOT4_D * 2);
-    }
+/* The rows of a step, and those that are fetched meanwhile: where none are to be, the same. */
+BOLIDE_INLINE dot4_rows rows_of_step(const dot_pass *p, int first, int count, bool fetch) {
+    const char *const *row = p->row + first;
+    for (int j = 0; fetch && j < count; j++)
+        touch_far(p, first + j, DOT4_D * 2);
+    return (dot4_rows){row, fetch ? row + p->ahead : row, fetch ? row + p->again : row, 0};
 }
 
 BOLIDE_INLINE void common_scores(int64_t dtype, const dot_pass *p, int first, bool fetch,
                                  const float *q, float *scores) {
-    for (int h = 0; h < p->heads; h++, q += p->rows * p->d_stride) {
-        const char *k[STEP];
-        dot4_rows next;
+    dot4_rows rows = rows_of_step(p, first, STEP, fetch);
+    for (int h = 0; h < p->heads; h++, q += p->rows * p->d_stride, rows.head += p->head_step) {
         f32_folded sum[16];
         float t[16];
-        point_at(p, first, STEP, h, fetch, k, &next);
-        dot4_scores(dtype, k, &next, q, sum);
+        dot4_scores(dtype, &rows, q, sum);
         f32_store(t, f32_sum16(sum));
         for (int r = 0; r < DOT4_ROWS; r++)
             memcpy(scores + (h * p->rows + r) * BLOCK + first, t + r * STEP, STEP * sizeof *t);
@@ -257,11 +250,12 @@ BOLIDE_INLINE void common_scores(int64_t dtype, const dot_pass *p, int first, bo
 
 BOLIDE_INLINE void common_values(int64_t dtype, const dot_pass *p, int first, bool fetch,
                                  const float *weights, float *o) {
-    for (int h = 0; h < p->heads; h++, o += p->rows * p->d_stride) {
-        const char *v[VALUE_STEP];
-        dot4_rows next;
-        point_at(p, first, VALUE_STEP, h, fetch, v, &next);
-        dot4_values(dtype, v, &next, weights + h * p->rows * BLOCK + first, BLOCK, o);
+    dot4_rows rows = rows_of_step(p, first, VALUE_STEP, fetch);
+    weights += first;
+    for (int h = 0; h < p->heads; h++, rows.head += p->head_step) {
+        dot4_values(dtype, &rows, weights, BLOCK, o);
+        weights += p->rows * BLOCK;
+        o += p->rows * p->d_stride;
     }
 }
 

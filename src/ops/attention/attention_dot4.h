@@ -32,31 +32,36 @@ BOLIDE_INLINE f32_part dot4_part(const char *row, int64_t dtype, int i) {
     return dtype == BOLIDE_BF16 ? part_of_bf16(p, i % F32_PARTS) : part_of_f16(p, i % F32_PARTS);
 }
 
-/* What is fetched during a step, a row for each of its rows: for the first time, and once more
- * shortly before use, since a chip whose second cache has its queue full drops fetches. */
+/* The rows of a step, and what is fetched meanwhile, a row for each of its rows: for the first
+ * time, and once more shortly before use, since a chip whose second cache has its queue full drops
+ * fetches. All are addresses of a first head, and the head at hand lies `head` bytes on: added
+ * where an address is used, it costs nothing, while pointers of its own for each head outnumber the
+ * registers, and the compiler would keep them in those of the vectors. */
 typedef struct dot4_rows {
-    const char *next[DOT4_VALUES], *again[DOT4_VALUES];
+    const char *const *row, *const *next, *const *again;
+    int64_t head;
 } dot4_rows;
 
 BOLIDE_INLINE void dot4_fetch(const dot4_rows *rows, int row, int line) {
-    __builtin_prefetch(rows->next[row] + 64 * line, 0, 2);
-    __builtin_prefetch(rows->again[row] + 64 * line, 0, 2);
+    __builtin_prefetch(rows->next[row] + rows->head + 64 * line, 0, 2);
+    __builtin_prefetch(rows->again[row] + rows->head + 64 * line, 0, 2);
 }
 
-/* Part `part` of the sums of `keys` keys: sum[j][r]. q is [8][4][16]. */
-BOLIDE_INLINE void dot4_sums(int keys, int64_t dtype, const char *const *k, const dot4_rows *next,
+/* Part `part` of the sums of `keys` keys from key `first` of the step on: sum[j][r]. q is
+ * [8][4][16]. */
+BOLIDE_INLINE void dot4_sums(int first, int keys, int64_t dtype, const dot4_rows *rows,
                              const float *q, int part, f32_part sum[][DOT4_ROWS]) {
     BOLIDE_UNROLL
     for (int c = 0; c < DOT4_D / 16; c++) {
         f32_part x[DOT4_SUMS];
         BOLIDE_UNROLL
         for (int j = 0; j < keys; j++)
-            x[j] = dot4_part(k[j], dtype, c * F32_PARTS + part);
+            x[j] = dot4_part(rows->row[first + j] + rows->head, dtype, c * F32_PARTS + part);
         const int line = (c + part * 8) * 2 / F32_PARTS; /* of the lines of four rows */
         if (keys > 1)
-            dot4_fetch(next, line / DOT4_LINES, line % DOT4_LINES);
+            dot4_fetch(rows, line / DOT4_LINES, line % DOT4_LINES);
         if (keys > 1 && F32_PARTS == 1)
-            dot4_fetch(next, line / DOT4_LINES, line % DOT4_LINES + 1);
+            dot4_fetch(rows, line / DOT4_LINES, line % DOT4_LINES + 1);
         BOLIDE_UNROLL
         for (int r = 0; r < DOT4_ROWS; r++) {
             f32_part a = part_load(q + (c * DOT4_ROWS + r) * 16 + 16 / F32_PARTS * part);
@@ -69,13 +74,13 @@ BOLIDE_INLINE void dot4_sums(int keys, int64_t dtype, const char *const *k, cons
     }
 }
 
-/* sum[r * DOT4_KEYS + j] = the folded lanes of q[r] . k[j] for `keys` keys. */
-BOLIDE_INLINE void dot4_keys(int keys, int64_t dtype, const char *const *k, const dot4_rows *next,
+/* sum[r * DOT4_KEYS + j] = the folded lanes of q[r] . k[first + j] for `keys` keys. */
+BOLIDE_INLINE void dot4_keys(int first, int keys, int64_t dtype, const dot4_rows *rows,
                              const float *q, f32_folded *sum) {
     f32_part s[DOT4_SUMS][DOT4_ROWS];
     BOLIDE_UNROLL
     for (int part = 0; part < F32_PARTS; part++) {
-        dot4_sums(keys, dtype, k, next, q, part, s);
+        dot4_sums(first, keys, dtype, rows, q, part, s);
         BOLIDE_UNROLL
         for (int j = 0; j < keys; j++) {
             BOLIDE_UNROLL
@@ -89,20 +94,19 @@ BOLIDE_INLINE void dot4_keys(int keys, int64_t dtype, const char *const *k, cons
     }
 }
 
-/* Four keys against four rows; what `next` points to is fetched. */
-BOLIDE_INLINE void dot4_scores(int64_t dtype, const char *const *k, const dot4_rows *next,
-                               const float *q, f32_folded *sum) {
-    dot4_keys(DOT4_SUMS, dtype, k, next, q, sum);
+/* Four keys against four rows. */
+BOLIDE_INLINE void dot4_scores(int64_t dtype, const dot4_rows *rows, const float *q,
+                               f32_folded *sum) {
+    dot4_keys(0, DOT4_SUMS, dtype, rows, q, sum);
     if (DOT4_SUMS < DOT4_KEYS)
-        dot4_keys(1, dtype, k + DOT4_SUMS, next, q, sum + DOT4_SUMS);
+        dot4_keys(DOT4_SUMS, 1, dtype, rows, q, sum + DOT4_SUMS);
 }
 
-/* Parts [first, first + parts) of o[r] += sum of weights[r * stride + j] * v[j] over eight values.
- * `line` of the rows that `next` points to is fetched, below 0 none, and with one part a register
- * the line behind it. */
-BOLIDE_INLINE void dot4_columns(int parts, int64_t dtype, const char *const *v,
-                                const dot4_rows *next, int line, const float *weights,
-                                int64_t stride, float *o, int first) {
+/* Parts [first, first + parts) of o[r] += sum of weights[r * stride + j] * row[j] over eight
+ * values. `line` of each row is fetched, below 0 none, and with one part a register the line behind
+ * it. */
+BOLIDE_INLINE void dot4_columns(int parts, int64_t dtype, const dot4_rows *rows, int line,
+                                const float *weights, int64_t stride, float *o, int first) {
     enum { LANES = 16 / F32_PARTS };
     f32_part sum[DOT4_SUMS][DOT4_ROWS];
     BOLIDE_UNROLL
@@ -115,11 +119,11 @@ BOLIDE_INLINE void dot4_columns(int parts, int64_t dtype, const char *const *v,
         f32_part x[DOT4_SUMS];
         BOLIDE_UNROLL
         for (int i = 0; i < parts; i++)
-            x[i] = dot4_part(v[j], dtype, first + i);
+            x[i] = dot4_part(rows->row[j] + rows->head, dtype, first + i);
         if (line >= 0)
-            dot4_fetch(next, j, line);
+            dot4_fetch(rows, j, line);
         if (line >= 0 && F32_PARTS == 1)
-            dot4_fetch(next, j, line + 1);
+            dot4_fetch(rows, j, line + 1);
         BOLIDE_UNROLL
         for (int r = 0; r < DOT4_ROWS; r++) {
             const f32_part w = part_set(weights[r * stride + j]);
@@ -137,17 +141,17 @@ BOLIDE_INLINE void dot4_columns(int parts, int64_t dtype, const char *const *v,
 }
 
 /* Eight values for four rows. */
-BOLIDE_INLINE void dot4_values(int64_t dtype, const char *const *v, const dot4_rows *next,
-                               const float *weights, int64_t stride, float *o) {
+BOLIDE_INLINE void dot4_values(int64_t dtype, const dot4_rows *rows, const float *weights,
+                               int64_t stride, float *o) {
     int first = 0;
     BOLIDE_UNROLL
     for (; first + DOT4_SUMS <= DOT4_PARTS; first += DOT4_SUMS) {
         const int line = first / DOT4_SUMS * 2 / F32_PARTS;
-        dot4_columns(DOT4_SUMS, dtype, v, next, line < DOT4_LINES ? line : -1, weights, stride, o,
+        dot4_columns(DOT4_SUMS, dtype, rows, line < DOT4_LINES ? line : -1, weights, stride, o,
                      first);
     }
     if (DOT4_PARTS % DOT4_SUMS)
-        dot4_columns(DOT4_PARTS % DOT4_SUMS, dtype, v, next, -1, weights, stride, o, first);
+        dot4_columns(DOT4_PARTS % DOT4_SUMS, dtype, rows, -1, weights, stride, o, first);
 }
 
 #endif
