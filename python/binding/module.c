@@ -337,12 +337,36 @@ static int copy_text(const TVMFFIAny *v, char *out, size_t size) {
     return 0;
 }
 
-/* bind(operator, phase, names): a function of the values of those names. phase is "run", "plan" or
- * "workspace". */
+/* Values that are given with the names are of the last of them, and are the same in every call: they
+ * go into the defaults. Numbers, names, dtypes and what is absent; anything else may not live on. */
+static int fix_values(binding *b, const TVMFFIAny *values, int32_t count) {
+    frame f = {.binding = b};
+    if (count > b->count)
+        return raise_value("bind", b->entry, "expected no more values than names");
+    memcpy(f.args, b->defaults, b->args_size);
+    for (int32_t i = 0; i < count; i++) {
+        const slot *s = &b->slots[b->count - count + i];
+        const int32_t kind = values[i].type_index;
+        if (kind == kTVMFFIDLTensorPtr || kind == kTVMFFIByteArrayPtr ||
+            (kind >= kTVMFFIStaticObjectBegin && kind != kTVMFFIStr))
+            return raise_value(b->entry, s->row ? s->row->name : STREAM_ARGUMENT,
+                               "value: expected a number, a name or a dtype to bind");
+        if (set_slot(&f, s, &values[i]) != 0)
+            return -1;
+    }
+    if (f.output_count > 0 || f.workspace_given || f.stream_known)
+        return raise_value("bind", b->entry, "expected values that are no memory");
+    memcpy(b->defaults, f.args, b->args_size);
+    b->count -= count;
+    return 0;
+}
+
+/* bind(operator, phase, names, values...): a function of the values of those names but for the last
+ * of them, whose values are given. phase is "run", "plan" or "workspace". */
 int bind_call(void *self, const TVMFFIAny *args, int32_t count, TVMFFIAny *result) {
     (void)self;
     char op[64], phase[16], names[2048];
-    if (count != 3)
+    if (count < 3)
         return raise_value("bind", "arguments", "expected three strings");
     if (copy_text(&args[0], op, sizeof op) != 0 || copy_text(&args[1], phase, sizeof phase) != 0 ||
         copy_text(&args[2], names, sizeof names) != 0)
@@ -351,7 +375,7 @@ int bind_call(void *self, const TVMFFIAny *args, int32_t count, TVMFFIAny *resul
     if (!b)
         return raise_value("bind", op, "memory could not be allocated");
     TVMFFIObjectHandle function;
-    if (fill_binding(b, op, phase, names) != 0 ||
+    if (fill_binding(b, op, phase, names) != 0 || fix_values(b, args + 3, count - 3) != 0 ||
         TVMFFIFunctionCreate(b, invoke, free, &function) != 0) {
         free(b);
         return -1;

@@ -90,6 +90,30 @@ def test_unknown_names():
         _binding._library.bind("rmsnorm", "plan", "")
 
 
+def test_values_that_are_bound(fw, rng, close):
+    """Values given with the names stay: only those of the other names are passed."""
+    bind = _binding._library.bind
+    x = fw.tensor(rng.standard_normal((3, 64)), "float32")
+    w, out = fw.tensor(np.ones(64), "float32"), fw.tensor(np.full((3, 64), np.nan), "float32")
+    bind("rmsnorm", "run", "input weight out eps", 0.5)(*map(_frameworks.pack, (x, w, out)))
+    close(fw.numbers(out), rms(fw.numbers(x), 1.0, 0.5), "float32")
+    with pytest.raises(ValueError, match="rmsnorm: arguments: another number than was bound"):
+        bind("rmsnorm", "run", "input weight out eps", 0.5)(*map(_frameworks.pack, (x, w, out, 1)))
+    with pytest.raises(ValueError, match="rmsnorm: eps: value: expected a number; got another"):
+        bind("rmsnorm", "run", "input weight out eps", "much")
+    for value in (_frameworks.pack(w), np.ones(64, np.float32), [1.0]):
+        with pytest.raises(ValueError, match="rmsnorm: weight: value: expected a number, a name "):
+            bind("rmsnorm", "run", "input out eps weight", value)
+    for value in (True, None):  # an output that a call would allocate
+        with pytest.raises(ValueError, match="expected values that are no memory"):
+            bind("rmsnorm", "run", "input weight out", value)
+    with pytest.raises(ValueError, match="expected no more values than names"):
+        bind("rmsnorm", "run", "input", 1, 2)
+    with pytest.raises(ValueError, match="expected values that are no memory"):
+        bind("batch_decode", "run", "q workspace", Workspace(np.zeros(64, np.uint8)).address)
+
+
+
 def test_every_operator_binds():
     for name in _rows.operators():
         for phase in ("run", "plan") if _rows.planned(name) else ("run",):

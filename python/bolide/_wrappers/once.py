@@ -114,13 +114,19 @@ class _Ring:
         cls.entries[index].append(entry)
 
 
-_SPACE = struct.Struct("=QqQqQqii")  # bolide_workspace
+_SPACE = struct.Struct("=QqQqQqii")  # bolide_workspace, and a device
+_write, _NO_MEMORY = _SPACE.pack_into, (0, 0)
+
+
+def where_of(gpu: int) -> tuple[int, int]:
+    """A device of DLPack: a GPU, or the host for -1."""
+    return (1, 0) if gpu < 0 else (2, gpu)
 
 
 class _Place:
     """A workspace and the memory of a plan, written over by each call of one thread."""
 
-    __slots__ = ("sizes", "lists", "need", "plan", "address", "_bytes", "_view")
+    __slots__ = ("sizes", "lists", "need", "plan", "address", "holds", "_bytes", "_view")
 
     def __init__(self, sizes: Sizes):
         self.sizes = sizes
@@ -130,12 +136,14 @@ class _Place:
         self._bytes = bytearray(_SPACE.size)
         self._view = (ctypes.c_char * _SPACE.size).from_buffer(self._bytes)
         self.address = ctypes.addressof(self._view)
+        self.holds: Any = None  # address and size, without pinned memory
 
-    def put(self, at: int, size: int, lists: int, pinned: Any, gpu: int) -> None:
+    def put(self, at: int, size: int, where: tuple[int, int], pinned: Any = None) -> None:
         """The plan's lists at the beginning of the memory, scratch behind."""
-        host = (0, 0) if pinned is None else (pinned.data_ptr(), pinned.shape[0])
-        _SPACE.pack_into(self._bytes, 0, at + lists, size - lists, at, lists, *host,
-                         *((1, 0) if gpu < 0 else (2, gpu)))
+        lists = self.lists
+        self.holds = (at, size) if pinned is None else None
+        host = _NO_MEMORY if pinned is None else (pinned.data_ptr(), pinned.shape[0])
+        _write(self._bytes, 0, at + lists, size - lists, at, lists, *host, *where)
 
 
 class _Call(NamedTuple):
@@ -271,7 +279,7 @@ def _eager(name: str, op: str, workspace_buffer: Any, plan: dict[str, Any], run:
 def _asked(call: _Call, key: tuple) -> _Place:
     """What the library says that the call needs."""
     place = _Place(Sizes(0, 0, 0, 8))
-    place.put(0, 0, 0, None, call.gpu)
+    place.put(0, 0, where_of(call.gpu))
     sizes = call.bound.sizes(*call.plan, place.address)
     if len(kept.places) >= _MOST_KINDS:
         kept.places.clear()
@@ -284,7 +292,7 @@ def workspace_bytes(op: str, plan: dict[str, Any], gpu: int) -> int:
     bound = OPERATORS[op].bound
     plan = {**plan, "plan_on_device": gpu >= 0}
     place = _Place(Sizes(0, 0, 0, 8))
-    place.put(0, 0, 0, None, gpu)
+    place.put(0, 0, where_of(gpu))
     return _Place(bound.sizes(*map(plan.get, bound.names), place.address)).need
 
 
@@ -305,7 +313,7 @@ def _made(call: _Call, place: _Place, again: bool) -> bool:
         if place.sizes.pinned:
             staging = _Ring.take(call.gpu, place.sizes.pinned)
             place.plan = Plan(place.sizes.plan)  # a plan of before would look into its own staging
-    place.put(at, size, place.lists, staging and staging.buffer, call.gpu)
+    place.put(at, size, where_of(call.gpu), staging and staging.buffer)
     try:
         bound.plan(*call.plan, place.address, place.plan.address, stream)
     except ValueError:

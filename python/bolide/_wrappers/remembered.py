@@ -3,22 +3,25 @@
 arguments is remembered, and the next call goes straight to the library.
 
 A recipe says where each value of plan and run comes from: a constant, an argument, a view of one,
-what a function derives from arguments alone, or new memory. No view is made again: the library takes a description of one, of which only the address
-changes. A recipe is made by looking at what a first call gave to the library, and only where that says
-all: the library was called once, every tensor it got is an argument's memory, and what was returned
-is what it wrote. Where a recipe fails, the function itself is called, which says why.
+what a function derives from arguments alone, or new memory. No view is made again: the library
+takes a description of one, of which only the address changes. A recipe is made by looking at what a
+first call gave to the library, and only where that says all: the library was called once, every
+tensor it got is an argument's memory, and what was returned is what it wrote. Where a recipe fails,
+the function itself is called, which says why.
 """
 
 from __future__ import annotations
 
 import functools
+import operator
+import struct
 from typing import Any, Callable
 
-from .. import _frameworks
+from .. import _frameworks, _library
 from .._binding import _direct, compiling
 from .._library import torch
 from . import _memory
-from .once import MANY_ROWS, Own, Record, kept
+from .once import MANY_ROWS, OPERATORS, Own, Record, kept, where_of
 
 _MOST = 512
 
@@ -26,10 +29,11 @@ _MOST = 512
 def _flat(values: Any, parts: list, tensors: list) -> None:
     """Tensors in their order, and what a kind of call is known by."""
     for value in values:
-        if type(value) in _direct:
+        kind = type(value)
+        if kind in _direct:
             tensors.append(value)
             parts.append((value.shape, value.dtype, value.get_device()))
-        elif type(value) in (tuple, list):
+        elif kind is tuple or kind is list:
             parts.append(len(value))
             _flat(value, parts, tensors)
         else:
@@ -41,20 +45,24 @@ class _NotPlain(Exception):
 
 
 class _Recipe:
-    """How a call is made of the tensors among its arguments. Items are these tensors, and behind
-    them what each step makes: a view of an item, or new memory."""
+    """How a call is made of the tensors among its arguments. Items are these tensors, those that
+    are kept anyway, new memory, and behind them what each step makes: views of an item, or what is
+    derived. Values that are no tensors are bound once and for all."""
 
-    __slots__ = ("place", "gpu", "raw_plan", "raw_run", "steps", "plan", "plan_from", "run",
-                 "run_from", "workspace", "result", "single")
+    __slots__ = ("place", "gpu", "counted", "new", "steps", "plan", "plan_items", "run", "run_items",
+                 "workspace", "room", "where", "result", "single")
 
     def __init__(self, record: Record, tensors: list, result: Any):
         call = record.call
         if record.place.sizes.pinned or call.gpu >= 0 and (record.rows or 0) >= MANY_ROWS:
             raise _NotPlain
         self.place, self.gpu = record.place, call.gpu
-        self.raw_plan, self.raw_run = call.bound.plan.raw, call.bound.run.raw
+        self.where = where_of(call.gpu)
+        self.counted = [v for v in (*call.plan, *call.run)
+                     if _frameworks.is_tensor(v) and _memory.is_counted(v)]
+        self.new: list[tuple] = []
         self.steps: list[tuple] = []
-        items = list(tensors)
+        items = [*tensors, *self.counted]
         self.single = not isinstance(result, tuple)
         results = [] if result is None else [result] if self.single else list(result)
         written = [t for t in (record.out, record.lse) if t is not None]
@@ -63,12 +71,15 @@ class _Recipe:
                 self._make_new(t, items, written)
         own = isinstance(record.workspace, Own)
         self.workspace = -1 if own else self._index(record.workspace, items)
+        self.room = self.place.need if own else _bytes(record.workspace)
         self.result = [None if t is None else self._index(t, items) for t in results]
-        self.plan, self.plan_from = self._slots(call.plan, items)
-        self.run, self.run_from = self._slots(call.run, items)
+        name = call.bound.plan.name
+        self.plan, self.plan_items = self._bound(name, "plan", call.bound.names, call.plan, items)
+        self.run, self.run_items = self._bound(name, "run", OPERATORS[name].run_names, call.run,
+                                               items)
 
     def _make_new(self, t: Any, items: list, written: list) -> None:
-        """A step for a result that is no argument's memory: all of it must have been written."""
+        """A result that is no argument's memory: all of it must have been written."""
         if type(t) not in _direct:
             raise _NotPlain
         if any(_same_memory(t, item) for item in items):
@@ -76,17 +87,21 @@ class _Recipe:
         if not t.is_contiguous() or not any(
                 _same_memory(t, w) and w.numel() == t.numel() for w in written):
             raise _NotPlain
-        self.steps.append((-1, tuple(t.shape), t.dtype, t.device))
+        self.new.append((tuple(t.shape), t.dtype, t.device))
         items.append(t)
 
-    def _slots(self, values: list, items: list) -> tuple[list, list]:
-        """Constants in their places, and which items go where."""
-        constants, slots = list(values), []
-        for i, value in enumerate(values):
-            if _frameworks.is_tensor(value) and not _memory.is_counted(value):
-                slots.append((i, self._index(value, items)))
-                constants[i] = None
-        return constants, slots
+    def _bound(self, name: str, phase: str, names: tuple, values: list, items: list) -> tuple:
+        """The library's function of tensors, workspace and plan alone, and the tensors' items."""
+        given = {n: self._index(v, items) for n, v in zip(names, values)
+                 if _frameworks.is_tensor(v)}
+        fixed = {n: v for n, v in zip(names, values) if n not in given and v is not None}
+        last = ("workspace", "plan", "stream") if phase == "plan" else ("workspace", "plan")
+        try:
+            made = _library.bind(name, phase, " ".join((*given, *last, *fixed)),
+                                 *fixed.values())
+        except (TypeError, ValueError):
+            raise _NotPlain from None
+        return made, _getter(*given.values())
 
     def _index(self, value: Any, items: list) -> int:
         """The item that a tensor is, with a step that makes it if it is a view of one."""
@@ -98,9 +113,11 @@ class _Recipe:
                 return self._derive(made, function, arguments, items)
         for j, item in enumerate(items):
             if type(value) in _direct and _same_memory(value, item):
-                described = _frameworks.pack(value)
-                self.steps.append((j, item.stride(), value.data_ptr() - item.data_ptr(),
-                                   described[_frameworks.PLACE.size:]))
+                if not self.steps or self.steps[-1][0] != j:
+                    self.steps.append((j, item.stride(), []))
+                described = _frameworks.pack(value)[_frameworks.PLACE.size:]
+                pack = struct.Struct(f"{_frameworks.PLACE.format}{len(described)}s").pack
+                self.steps[-1][2].append((value.data_ptr() - item.data_ptr(), pack, described))
                 items.append(value)
                 return len(items) - 1
         raise _NotPlain
@@ -118,7 +135,7 @@ class _Recipe:
                     raise _NotPlain
                 slots.append((i, at))
                 constants[i] = None
-        self.steps.append((-2, function, constants, slots))
+        self.steps.append((-1, function, (constants, slots)))
         items.append(made)
         return len(items) - 1
 
@@ -126,41 +143,50 @@ class _Recipe:
         """The call. ValueError where a view is another one than it was."""
         place, gpu = self.place, self.gpu
         stream = None if gpu < 0 else _frameworks.current_stream(gpu)
-        for j, first, second, third in self.steps:
-            if j == -1:
-                items.append(torch.empty(first, dtype=second, device=third))
-                continue
-            if j == -2:
-                given = second.copy()
-                for at, k in third:
+        items += self.counted
+        for shape, dtype, device in self.new:
+            items.append(torch.empty(shape, dtype=dtype, device=device))
+        for j, first, second in self.steps:
+            if j < 0:
+                given = second[0].copy()
+                for at, k in second[1]:
                     given[at] = items[k]
                 items.append(first(*given))
                 continue
             base = items[j]
             if base.stride() != first:
                 raise ValueError
-            items.append(_frameworks.PLACE.pack(base.data_ptr() + second, stream or 0) + third)
+            at = base.data_ptr()
+            for offset, pack, described in second:
+                items.append(pack(at + offset, stream or 0, described))
         if self.workspace < 0:
             raw = torch.empty(place.need, dtype=torch.uint8, device=items[0].device)
         else:
             raw = items[self.workspace]
         at = raw.data_ptr()
         skip = -at % 16
-        size = raw.numel() * raw.element_size() - skip
+        size = self.room - skip
         if size < place.need - 16 or not raw.is_contiguous():
             raise ValueError
-        place.put(at + skip, size, place.lists, None, gpu)
-        plan, run = self.plan.copy(), self.run.copy()
-        for i, j in self.plan_from:
-            plan[i] = items[j]
-        for i, j in self.run_from:
-            run[i] = items[j]
-        address = place.plan.address
-        self.raw_plan(*plan, place.address, address, stream)
-        self.raw_run(*run, place.address, address)
+        if place.holds != (at + skip, size):
+            place.put(at + skip, size, self.where)
+        address, plan = place.address, place.plan.address
+        self.plan(*self.plan_items(items), address, plan, stream)
+        self.run(*self.run_items(items), address, plan)
         if self.single:
             return items[self.result[0]] if self.result else None
         return tuple([None if j is None else items[j] for j in self.result])
+
+
+def _getter(*indices: int) -> Callable:
+    """The items of these indices."""
+    if len(indices) > 1:
+        return operator.itemgetter(*indices)
+    return lambda items: [items[j] for j in indices]
+
+
+def _bytes(workspace: Any) -> int:
+    return workspace.numel() * workspace.element_size()
 
 
 def _same_memory(a: Any, b: Any) -> bool:
@@ -176,8 +202,7 @@ def remembered(function: Callable) -> Callable:
             return function(*args, **named)
         parts: list = [function, len(args), *named]
         tensors: list = []
-        _flat(args, parts, tensors)
-        _flat(named.values(), parts, tensors)
+        _flat((*args, *named.values()), parts, tensors)
         key = tuple(parts)
         try:
             recipe = kept.recipes.get(key)
