@@ -337,8 +337,9 @@ static int copy_text(const TVMFFIAny *v, char *out, size_t size) {
     return 0;
 }
 
-/* Values that are given with the names are of the last of them, and are the same in every call: they
- * go into the defaults. Numbers, names, dtypes and what is absent; anything else may not live on. */
+/* Values that are given with the names are of the last of them, and are the same in every call:
+ * they go into the defaults. Numbers, names, dtypes and what is absent; anything else may not live
+ * on. */
 static int fix_values(binding *b, const TVMFFIAny *values, int32_t count) {
     frame f = {.binding = b};
     if (count > b->count)

@@ -56,6 +56,15 @@ int bolide__cpu_threads(const bolide_context *ctx) {
     return process_limit;
 }
 
+/* A team is as large as the runtime's own by now, if that is less: a framework that shares its
+ * threads may have set their number since, and teams of two sizes in turn would end threads and
+ * start new ones at each call. */
+static int team_size(const bolide_context *ctx) {
+    const int most = bolide__cpu_threads(ctx);
+    const int now = ctx && ctx->threads > 0 ? most : omp_get_max_threads();
+    return now < most ? now : most;
+}
+
 /* ---- running ------------------------------------------------------------------------------ */
 
 static void run_piece(const loop *l, int64_t piece, int worker) {
@@ -160,7 +169,7 @@ void bolide__parallel_for(const bolide_context *ctx, int64_t n, int64_t grain,
         return;
     loop l = {.body = body, .arg = arg, .n = n, .grain = grain < 1 ? 1 : grain};
     l.pieces = (n - 1) / l.grain + 1;
-    l.threads = bolide__cpu_threads(ctx);
+    l.threads = team_size(ctx);
     if (l.threads == 1 || l.pieces == 1 || inside || omp_in_parallel())
         run_here(&l);
     else if (!forked)

@@ -83,6 +83,34 @@ static void test_pieces(void) {
     expect(bolide__cpu_threads(&many) == 1024, "a limit past all reason is cut");
 }
 
+/* ---- a number of threads that is set later ------------------------------------------------ */
+
+static void work_long(void *arg, int64_t begin, int64_t end, int worker) {
+    (void)begin;
+    (void)end;
+    if (worker != 0)
+        atomic_fetch_add((atomic_int *)arg, 1);
+    nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+}
+
+/* Pieces are so long that every thread of the team gets some. */
+static void test_later_number(void) {
+    atomic_int others = 0;
+    const int before = omp_get_max_threads();
+    const bolide_context two = context_of(2);
+    bolide__parallel_for(NULL, 40, 1, work_long, &others);
+    expect(others > 0 || bolide__cpu_threads(NULL) == 1, "a team works");
+    omp_set_num_threads(1);
+    others = 0;
+    bolide__parallel_for(NULL, 40, 1, work_long, &others);
+    expect(others == 0, "a number that the program sets later counts");
+    bolide__parallel_for(&two, 40, 1, work_long, &others);
+    expect(others > 0, "the context's own number stands");
+    omp_set_num_threads(before + 7);
+    expect(bolide__cpu_threads(NULL) <= before, "scratch is not for more threads than before");
+    omp_set_num_threads(before);
+}
+
 /* ---- nested and concurrent callers -------------------------------------------------------- */
 
 typedef struct sum {
@@ -252,6 +280,7 @@ static const char *no_fork(void) {
 
 void test_parallel(void) {
     test_pieces();
+    test_later_number();
     test_nested();
     expect(call_from_threads(8), "eight callers at once");
     if (no_fork())
