@@ -217,6 +217,13 @@ double ref_round(double value, int64_t dtype) {
     return numeric_round(value, dtype);
 }
 
+double ref_held(double value, int64_t dtype) {
+    const double limit = dtype == BOLIDE_F8_E4M3FN ? 448
+                         : dtype == BOLIDE_F8_E5M2 ? 57344
+                                                   : INFINITY;
+    return value > limit ? limit : value < -limit ? -limit : value;
+}
+
 /* ---- numbers ------------------------------------------------------------------------------ */
 
 /* A reference that asks for a row that does not exist is a mistake in our own tests. */

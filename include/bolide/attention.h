@@ -19,6 +19,8 @@
 //   return_lse_base_on_e the natural logarithm.
 // - A scale is a number or an f32 tensor of one element or of one a head. q_scale, k_scale and
 //   v_scale say what a stored 1.0 stands for; what is stored in out is the result / o_scale.
+// - An out of 8 bits is held in its finite range, infinite results too: +-448 for f8_e4m3fn,
+//   +-57344 for f8_e5m2. NaN stays NaN.
 // - Keys behind a request's length are never read, so unused page tails may hold anything.
 //
 // A plan is a function of lengths and options only. It lies in the caller's memory, holds no

@@ -10,7 +10,7 @@
 // All heads share one key a row: a latent, which begins with the value, and a rotary part behind
 // it. Logits are (q . k) * bmm1_scale, the result is multiplied by bmm2_scale. A query without keys
 // is 0 with an lse of -inf (of its sink where there are sinks). A key that a list names twice
-// counts twice.
+// counts twice. An out of 8 bits is held in its finite range as in attention.h.
 
 #ifndef BOLIDE_SPARSE_MLA_H
 #define BOLIDE_SPARSE_MLA_H

@@ -12,6 +12,9 @@ static const char *const batch_decode_cases[] = {
     "batch_decode x=bf16 kv_data_type=f8_e4m3fn,f8_e5m2 lse=given len=0:5:64:130:300",
     "batch_decode x=bf16 kv_data_type=f8_e4m3fn q.values=tiny,zero lse=given",
     "batch_decode x=f8_e4m3fn o_data_type=f8_e4m3fn,f8_e5m2,f16,f32 o_scale=0.01 v_scale=0.5",
+    "batch_decode x=f8_e4m3fn,f16 o_data_type=f8_e4m3fn,f8_e5m2 o_scale=1e-4,1e-30 len=0:5:70",
+    "batch_decode x=f16,bf16 q.values=zero v_cache.values=mix o_data_type=f8_e4m3fn,f8_e5m2,f16 "
+    "len=0:1:5:30",
     "batch_decode x=f32 kv_data_type=f16,bf16 o_data_type=bf16,f32 lse=given",
     "batch_decode x=bf16 lse=given return_lse_base_on_e=1",
     /* lengths and pages */
@@ -136,6 +139,8 @@ static const char *const batch_prefill_paged_cases[] = {
     "batch_prefill_paged x=bf16 kv_data_type=f8_e4m3fn,f8_e5m2 causal=1 lse=given max=300 "
     "k_scale=0.5 v_scale=2",
     "batch_prefill_paged x=f8_e4m3fn o_data_type=f8_e5m2,f32 causal=1 o_scale=0.01",
+    "batch_prefill_paged x=bf16 o_data_type=f8_e4m3fn,f8_e5m2 o_scale=1,1e-5 q.values=zero "
+    "v_cache.values=mix",
     "batch_prefill_paged len=0:1:7:64:65:128:300 page=1,3,16,19,128,256,512 x=f16 causal=1 "
     "lse=given",
     "batch_prefill_paged len=200:300:5:0 q_len=200:17:0:3 x=f32 causal=0,1 lse=given", /* q > k */
@@ -211,6 +216,8 @@ static const char *const batch_prefill_ragged_cases[] = {
     "batch_prefill_ragged x=f16,bf16,f32 kv_layout=NHD,HND causal=0,1 lse=given",
     "batch_prefill_ragged x=bf16 kv_data_type=f8_e4m3fn,f8_e5m2 causal=1 k_scale=0.5 v_scale=2",
     "batch_prefill_ragged x=f8_e5m2 causal=1 lse=given",
+    "batch_prefill_ragged x=f16 o_data_type=f8_e4m3fn,f8_e5m2 o_scale=1,1e-5 q.values=zero "
+    "v.values=mix",
     "batch_prefill_ragged plan_on_device=1 qo_indptr.on=device kv_indptr.on=device len=200:300:5:0 "
     "q_len=200:17:0:3 max_num_rows=220 x=f16 causal=0,1 lse=given",
     "batch_prefill_ragged x=f32,bf16 causal=0,1 chunked_attention_size=1,50,128 lse=given max=300",
@@ -244,6 +251,8 @@ static const char *const batch_attention_cases[] = {
     "batch_attention len=900:33:1:600 q_len=1:33:1:1 x=f32 causal=1 lse=given h_q=8",
     "batch_attention len=900:33:1:600 q_len=1:33:1:1 x=bf16 causal=1 k_scale=0.5 v_scale=2",
     "batch_attention x=f16 kv_data_type=f8_e4m3fn causal=1 logits_soft_cap=3 lse=given",
+    "batch_attention x=f16 o_data_type=f8_e4m3fn,f8_e5m2 o_scale=1,1e-5 q.values=zero "
+    "v_cache.values=mix",
     "batch_attention block_tables=given x=f16 causal=1",
     "batch_attention len=3:2:0:70 q_len=5:2:4:90 x=f32 causal=0,1 lse=given",
     "batch_attention len=5:6 q_len=0:0 x=f16",
@@ -264,6 +273,8 @@ static const char *const block_sparse_attention_cases[] = {
     "block_sparse_attention x=f16,bf16,f32 kv_layout=NHD,HND lse=given",
     "block_sparse_attention x=bf16 kv_data_type=f8_e4m3fn,f8_e5m2 k_scale=0.5 v_scale=2 lse=given",
     "block_sparse_attention x=f8_e4m3fn o_data_type=f8_e5m2,f32,f16 o_scale=0.01",
+    "block_sparse_attention x=f16 o_data_type=f8_e4m3fn,f8_e5m2 o_scale=1,1e-5 q.values=zero "
+    "v.values=inf",
     "block_sparse_attention R=1,2,7,16,64,100 C=1,3,16,48 N=96 M=64 x=f16 lse=given",
     "block_sparse_attention R=128 C=128 M=512 N=512 kept=30 x=bf16 d=128 lse=given",
     "block_sparse_attention R=0 C=8 M=150 N=200 x=f32 lse=given parts=1,3", /* rows of any number */
@@ -311,6 +322,7 @@ static const char *const batch_mla_cases[] = {
     "batch_mla x=f16,bf16,f32 causal=0,1 lse=given",
     "batch_mla x=f16 kv_data_type=f8_e4m3fn,f8_e5m2 ckv_scale=0.5 kpe_scale=2 lse=given",
     "batch_mla x=f8_e4m3fn lse=given o_data_type=f16,f8_e4m3fn o_scale=0.1",
+    "batch_mla x=f8_e4m3fn,bf16 o_data_type=f8_e4m3fn,f8_e5m2 o_scale=1e-5,1e-30",
     "batch_mla ckv=512 kpe=64,0 x=bf16 h=16,128 b=2 q_len=1 lse=given sm_scale=0.0721687836",
     "batch_mla ckv=512 kpe=64 x=bf16 h=8,32,64 b=2 q_len=1 lse=given",
     "batch_mla ckv=512 kpe=64 x=f16 h=1 b=1 len=33728 q_len=1 page=64 lse=given", /* over 16 bits */
@@ -357,6 +369,7 @@ BOLIDE_TEST(batch_mla, batch_mla_cases);
 static const char *const sparse_mla_cases[] = {
     "sparse_mla x=f16,bf16,f32 lse=given h=1,2,3,5,8,9,16,128",
     "sparse_mla x=f8_e4m3fn,f8_e5m2 lse=given h=2,40 out=bf16,f16,f8_e4m3fn",
+    "sparse_mla x=f8_e4m3fn,bf16 out=f8_e4m3fn,f8_e5m2 bmm2_scale=1e5,-1e30",
     "sparse_mla x=bf16 kv_cache=f8_e4m3fn,f32,f16 lse=given h=4,12",
     "sparse_mla x=bf16,f16,f32 kv_format=FP8_656 h=3,16 lse=given page=1,4,64 pages=40",
     "sparse_mla x=bf16 kv_format=FP8_656 d_qk=512 h=8,64 lse=given",
@@ -425,6 +438,8 @@ static const char *const single_decode_cases[] = {
     "single_decode_with_kv_cache x=bf16 lse=given return_lse_base_on_e=1",
     "single_decode_with_kv_cache x=f16,f32 q.values=nan,mix lse=given len=200",
     "single_decode_with_kv_cache x=f16,f32 k.values=nan,inf,mix lse=given len=200",
+    "single_decode_with_kv_cache q=f16 k=f16 v=f16 out=f8_e4m3fn,f8_e5m2 o_scale=1,1e-5 "
+    "q.values=zero v.values=mix len=0,30",
     "single_decode_with_kv_cache d=12 expect=unsupported:q",
     "single_decode_with_kv_cache h_q=3 h_kv=2 expect=invalid_argument:q",
     "single_decode_with_kv_cache d_vo=12 expect=unsupported:v",
@@ -442,6 +457,8 @@ static const char *const single_prefill_cases[] = {
     "single_prefill_with_kv_cache x=f32 h_q=8 h_kv=1 n=40 len=1500 causal=1 lse=given",
     "single_prefill_with_kv_cache n=70000 len=3 d=8 h_q=1 h_kv=1 x=f16 causal=1 lse=given",
     "single_prefill_with_kv_cache x=bf16 k.values=nan,inf lse=given n=40 len=100",
+    "single_prefill_with_kv_cache q=bf16 k=bf16 v=bf16 out=f8_e4m3fn,f8_e5m2 o_scale=1,1e-5 "
+    "q.values=zero v.values=mix n=9 len=30",
     "single_prefill_with_kv_cache x=f32 sinks=given lse=given causal=1 window_left=-1,9 n=30",
     "single_prefill_with_kv_cache x=f32 logits_soft_cap=2 sm_scale=3 custom_mask=given n=9",
     "single_prefill_with_kv_cache d_qk=192 d_vo=128 x=bf16 causal=1 return_lse_base_on_e=1",

@@ -69,7 +69,8 @@ static const char *const rope_quantize_fp8_cases[] = {
     "rope_quantize_fp8 k_rope.form=1 k_nope.form=1 k_rope_out.form=1 k_nope_out.form=1 q_rope=bf16",
     "rope_quantize_fp8 q_rope=bf16 q_rope.pad=16 k_nope.pad=3 q_rope_out.pad=5 k_rope_out.pad=8 "
     "cos_sin_cache.pad=4 n=6",
-    "rope_quantize_fp8 q_rope=f32 q_rope.values=mix,inf,nan k_nope.values=mix,inf,nan",
+    "rope_quantize_fp8 q_rope=f32 q_rope.values=mix,inf,nan k_nope.values=mix,inf,nan "
+    "q_rope_out=f8_e4m3fn,f8_e5m2",
     "rope_quantize_fp8 n=70 h_q=8 h_kv=2 d_rope=128 q_rope=bf16 max_pos=4096",
     "rope_quantize_fp8 max_pos=0 q_rope=f16",
     "rope_quantize_fp8 d_rope=3 expect=invalid_argument:q_rope",

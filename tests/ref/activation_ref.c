@@ -24,13 +24,11 @@ static double gelu_tanh(double x) {
 }
 
 static double held(double v, int64_t dtype, int bounded) {
-    const double limit = dtype == BOLIDE_F8_E4M3FN ? 448
-                         : dtype == BOLIDE_F8_E5M2 ? 57344
-                         : !bounded                ? INFINITY
-                         : dtype == BOLIDE_F16     ? 65504
-                         : dtype == BOLIDE_BF16    ? 0x1.FEp127
-                                                   : (double)FLT_MAX;
-    return v > limit ? limit : v < -limit ? -limit : v;
+    const double limit = !bounded               ? INFINITY
+                         : dtype == BOLIDE_F16  ? 65504
+                         : dtype == BOLIDE_BF16 ? 0x1.FEp127
+                                                : (double)FLT_MAX;
+    return ref_held(v > limit ? limit : v < -limit ? -limit : v, dtype);
 }
 
 /* Writes y[i] = gate * up, gate after its function. Where gate is too small for f32, gate *

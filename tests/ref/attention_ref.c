@@ -118,7 +118,7 @@ static void attend(const ref_call *c, const batch *t, const view *w, int64_t r, 
         sum += exp(sinks->f64[h] - top);
     const double last = ref_number(c, w->v_scale, kv_head, 1) / ref_number(c, "o_scale", 0, 1);
     for (int64_t e = 0; e < w->d_vo; e++)
-        o[e] = sum == 0 ? 0 : o[e] / sum * last;
+        o[e] = ref_held(sum == 0 ? 0 : o[e] / sum * last, out->dtype);
     const double natural = sum == 0 ? -INFINITY : top + log(sum);
     if (lse)
         lse->f64[row] = ref_i64(c, "return_lse_base_on_e") ? natural : natural / log(2.0);

@@ -210,8 +210,8 @@ static void sparse_ref(const ref_call *c, int64_t index) {
     const double scale = number(c, "sm_scale", 1 / sqrt((double)d)) *
                          ref_number(c, "q_scale", h, 1) * ref_number(c, "k_scale", g, 1);
     const double slope = slope_of(part_of(x, row) * h_q + h, x->parts * h_q);
-    ref_tensor *lse = ref_out(c, "lse");
-    double *o = ref_out(c, "out")->f64 + index * d_vo;
+    ref_tensor *out = ref_out(c, "out"), *lse = ref_out(c, "lse");
+    double *o = out->f64 + index * d_vo;
     double *logits = malloc((size_t)(x->n + 1) * sizeof *logits);
     double top = sinks ? sinks->f64[h] : -INFINITY;
     for (int64_t j = 0; logits && j < x->n; j++) {
@@ -239,7 +239,7 @@ static void sparse_ref(const ref_call *c, int64_t index) {
     }
     const double last = ref_number(c, "v_scale", g, 1) / ref_number(c, "o_scale", 0, 1);
     for (int64_t e = 0; e < d_vo; e++)
-        o[e] = sum == 0 ? 0 : o[e] / sum * last;
+        o[e] = ref_held(sum == 0 ? 0 : o[e] / sum * last, out->dtype);
     const double natural = sum == 0 ? -INFINITY : top + log(sum);
     if (lse)
         lse->f64[index] = ref_i64(c, "return_lse_base_on_e") ? natural : natural / log(2.0);

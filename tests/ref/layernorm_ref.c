@@ -57,10 +57,9 @@ const ref_op ref_layernorm = {
 static void layernorm_quant_ref(const ref_call *c, int64_t row) {
     plain_row(c, row, 1 / ref_number(c, "scale", 0, 1));
     ref_tensor *y = ref_out(c, "out");
-    const double limit = y->dtype == BOLIDE_F8_E4M3FN ? 448 : 57344;
     const int64_t d = y->shape[y->ndim - 1];
     for (int64_t i = row * d; i < (row + 1) * d; i++)
-        y->f64[i] = y->f64[i] > limit ? limit : y->f64[i] < -limit ? -limit : y->f64[i];
+        y->f64[i] = ref_held(y->f64[i], y->dtype);
 }
 
 const ref_op ref_layernorm_quant = {.name = "layernorm_quant",

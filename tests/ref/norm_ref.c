@@ -34,13 +34,11 @@ static int64_t x_vectors(const ref_call *c) {
 
 /* Held in the finite range of the dtype, as 8-bit results always are. NaN stays. */
 static double bounded(double v, int64_t dtype, int always) {
-    const double limit = dtype == BOLIDE_F8_E4M3FN ? 448
-                         : dtype == BOLIDE_F8_E5M2 ? 57344
-                         : !always                 ? INFINITY
-                         : dtype == BOLIDE_F16     ? 65504
-                         : dtype == BOLIDE_BF16    ? 0x1.FEp127
-                                                   : (double)FLT_MAX;
-    return v > limit ? limit : v < -limit ? -limit : v;
+    const double limit = !always                ? INFINITY
+                         : dtype == BOLIDE_F16  ? 65504
+                         : dtype == BOLIDE_BF16 ? 0x1.FEp127
+                                                : (double)FLT_MAX;
+    return ref_held(v > limit ? limit : v < -limit ? -limit : v, dtype);
 }
 
 static double silu(double x) {

@@ -189,12 +189,9 @@ static int64_t place(const ref_call *c, const ref_tensor *cache, int64_t row, in
     return page * t->page_size * heads * d + slot * (hnd ? d : heads * d);
 }
 
-/* A conversion to fp8 clamps to the finite range; infinities too, NaN stays. */
+/* What has the cache's dtype is copied. */
 static double stored(double x, int64_t from, int64_t to) {
-    const double limit = to == BOLIDE_F8_E4M3FN ? 448 : 57344;
-    if (from == to || !(to & (BOLIDE_F8_E4M3FN | BOLIDE_F8_E5M2)))
-        return x;
-    return x > limit ? limit : x < -limit ? -limit : x;
+    return from == to ? x : ref_held(x, to);
 }
 
 static void append_side(const ref_call *c, int64_t row, const char *source, const char *cache,

@@ -39,11 +39,6 @@ static double angle(const ref_call *c, int64_t t, int64_t j) {
     return (double)position * f;
 }
 
-static double saturated(double v, int64_t dtype) {
-    const double limit = dtype == BOLIDE_F8_E4M3FN ? 448 : INFINITY;
-    return v > limit ? limit : v < -limit ? -limit : v;
-}
-
 /* q or k: x is its channels in the token. */
 static void turned(const ref_call *c, int64_t row, const double *x, const char *weight,
                    const char *out) {
@@ -65,8 +60,8 @@ static void turned(const ref_call *c, int64_t row, const double *x, const char *
             const double a = x[ia] * scale * (norm ? w->f64[ia] : 1);
             const double b = x[ib] * scale * (norm ? w->f64[ib] : 1);
             const double t = angle(c, row % s, j);
-            y->f64[row * h * d + ia] = saturated((a * cos(t) - b * sin(t)) * factor, y->dtype);
-            y->f64[row * h * d + ib] = saturated((b * cos(t) + a * sin(t)) * factor, y->dtype);
+            y->f64[row * h * d + ia] = ref_held((a * cos(t) - b * sin(t)) * factor, y->dtype);
+            y->f64[row * h * d + ib] = ref_held((b * cos(t) + a * sin(t)) * factor, y->dtype);
         }
     }
 }
@@ -82,7 +77,7 @@ static void fused_qk_rmsnorm_rope_ref(const ref_call *c, int64_t row) {
     ref_tensor *v = ref_out(c, "v_out");
     const int64_t width = ref_i64(c, "num_heads_v") * d;
     for (int64_t i = 0; i < width; i++)
-        v->f64[row * width + i] = saturated(token[i] * ref_f64(c, "v_quant_scale"), v->dtype);
+        v->f64[row * width + i] = ref_held(token[i] * ref_f64(c, "v_quant_scale"), v->dtype);
 }
 
 /* The outputs take the dtype of the input or what the flag asks for. */

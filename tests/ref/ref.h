@@ -164,5 +164,8 @@ int ref_unset(const ref_tensor *t, int64_t index);
 int ref_is_any(const ref_tensor *t, int64_t index);
 /* A double rounded once to a dtype and back, for operators that round in between. */
 double ref_round(double value, int64_t dtype);
+/* What a result is in a dtype of 8 bits: held in its finite range, infinities too, NaN as it is,
+ * which is how the conversions of GPUs saturate. Other dtypes leave it alone. */
+double ref_held(double value, int64_t dtype);
 
 #endif

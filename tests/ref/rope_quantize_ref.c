@@ -16,7 +16,6 @@ static void quantize(const ref_call *c, const char *input, ref_tensor *y, int64_
         return;
     const int64_t position = ref_in(c, "pos_ids")->i64[row];
     const int64_t d = x->shape[x->ndim - 1], h = x->ndim == 3 ? x->shape[1] : 1;
-    const double limit = y->dtype == BOLIDE_F8_E4M3FN ? 448 : 57344;
     const int found = turns && position >= 0 && position < cache->shape[0];
     const int halves = (int)ref_i64(c, "is_neox");
     const double factor = (double)(float)ref_f64(c, scale);
@@ -33,8 +32,7 @@ static void quantize(const ref_call *c, const char *input, ref_tensor *y, int64_
                 const double b = in[halves ? pair + d / 2 : 2 * pair + 1];
                 value = second ? b * cosine + a * sine : a * cosine - b * sine;
             }
-            value *= factor;
-            y->f64[at + head * step + i] = value > limit ? limit : value < -limit ? -limit : value;
+            y->f64[at + head * step + i] = ref_held(value * factor, y->dtype);
         }
     }
 }

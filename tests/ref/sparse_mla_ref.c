@@ -321,7 +321,7 @@ static void ref(const ref_call *c, int64_t index) {
         }
     }
     for (int64_t i = 0; i < d; i++)
-        o[i] = sum == 0 ? 0 : o[i] / sum * ref_number(c, "bmm2_scale", 0, 1);
+        o[i] = ref_held(sum == 0 ? 0 : o[i] / sum * ref_number(c, "bmm2_scale", 0, 1), out->dtype);
     const double natural = sum == 0 ? -INFINITY : top + log(sum);
     if (lse)
         lse->f64[index] = ref_i64(c, "return_lse_base_on_e") ? natural : natural / log(2.0);
