@@ -398,6 +398,32 @@ static void test_memory(void) {
     refused(run(&f), BOLIDE_INVALID_ARGUMENT, "out", "1 in the last dimension; got -1");
 }
 
+/* q is three rows of 4 in rows of 8; out begins `first` elements into the same memory. */
+static bolide_status run_in_q(fixture *f, int64_t first, int64_t stride) {
+    f->out.t.data = f->q.data + first;
+    f->out.strides[0] = stride;
+    return run(f);
+}
+
+/* Views that interleave pass, those that share a byte do not, whatever their strides are. */
+static void test_views_of_one_buffer(void) {
+    fixture f;
+    set_up(&f);
+    check(plan(&f) == BOLIDE_OK, "plan");
+    f.q.t.strides = f.q.strides;
+    f.out.t.strides = f.out.strides;
+    f.q.strides[0] = 8;
+    f.q.strides[1] = f.out.strides[1] = 1;
+    static const int64_t apart[][2] = {{4, 8}, {20, 8}, {4, 16}, {20, -8}, {24, 4}};
+    for (int i = 0; i < 5; i++)
+        check(run_in_q(&f, apart[i][0], apart[i][1]) == BOLIDE_OK, "rows that interleave");
+    static const int64_t shared[][2] = {{8, 8}, {3, 8}, {5, 8}, {16, -8}, {4, 12}, {19, 4}, {4, 6}};
+    for (int i = 0; i < 7; i++)
+        refused(run_in_q(&f, shared[i][0], shared[i][1]), BOLIDE_INVALID_ARGUMENT, "out",
+                "no overlap with q");
+    check(run_in_q(&f, 0, 8) == BOLIDE_OK, "strided rows in place");
+}
+
 static void test_interleaved_views(void) {
     fixture f;
     set_up(&f);
@@ -528,6 +554,7 @@ int main(void) {
     test_scalars();
     test_tensors();
     test_memory();
+    test_views_of_one_buffer();
     test_interleaved_views();
     test_workspace();
     test_output_inference();
