@@ -492,8 +492,8 @@ static bolide_status check_tensors(bolide__call *call, bool outputs, int sizes_o
         const bolide_tensor *t = present(call, &v, sizes_only, &s);
         if (t) {
             s = check_tensor(call, &v, t);
-            all[*count].t = t;
-            all[(*count)++].row = i;
+            all[(*count)++] = (bolide__seen){
+                .t = t, .row = i, .written = outputs || v.param->kind == BOLIDE_KIND_INOUT};
         }
         BOLIDE_TRY(s);
     }

@@ -13,10 +13,6 @@ static const bolide_param *rows_of(const bolide__call *call) {
     return call->phase == BOLIDE_PLAN ? call->op->plan.rows : call->op->run.rows;
 }
 
-static bool is_written(const bolide_param *r) {
-    return r->kind == BOLIDE_KIND_OUT || r->kind == BOLIDE_KIND_INOUT;
-}
-
 static bool same_view(const bolide_tensor *a, const bolide_tensor *b) {
     if (bolide__data(a) != bolide__data(b) || a->ndim != b->ndim ||
         bolide__elem_bytes(a) != bolide__elem_bytes(b))
@@ -107,10 +103,10 @@ static bool share_a_byte(const bolide__seen *a, const bolide__seen *b) {
 /* ---- all pairs ------------------------------------------------------------------------------ */
 
 /* Two ranges that meet; other may come before or after out in the rows. */
-static bolide_status check_pair(const bolide__call *call, const bolide__seen *out,
-                                const bolide__seen *other) {
+static __attribute__((noinline)) bolide_status
+check_pair(const bolide__call *call, const bolide__seen *out, const bolide__seen *other) {
     const bolide_param *r = &rows_of(call)[out->row], *o = &rows_of(call)[other->row];
-    const bool seen_before = other < out && is_written(o);
+    const bool seen_before = other < out && other->written;
     const bool alias = call->program->rows[out->row].alias_row == other->row;
     if (seen_before || (alias && same_view(out->t, other->t)))
         return BOLIDE_OK;
@@ -123,12 +119,12 @@ static bolide_status check_pair(const bolide__call *call, const bolide__seen *ou
 }
 
 bolide_status bolide__check_overlaps(const bolide__call *call, const bolide__seen *all, int count) {
-    const bolide_param *rows = rows_of(call);
     for (const bolide__seen *out = all, *end = all + count; out < end; out++) {
-        if (!is_written(&rows[out->row]) || out->low == out->high)
+        const uintptr_t low = out->low, high = out->high;
+        if (!out->written || low == high)
             continue;
         for (const bolide__seen *o = all; o < end; o++)
-            if (o->low < out->high && out->low < o->high && o != out && o->low != o->high)
+            if (o->low < high && low < o->high && o != out && o->low != o->high)
                 BOLIDE_TRY(check_pair(call, out, o));
     }
     return BOLIDE_OK;

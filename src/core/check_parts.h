@@ -34,17 +34,18 @@ typedef struct bolide__seen {
     const bolide_tensor *t;
     uintptr_t low, high; /* lowest and one past the highest byte; equal: none */
     int row;
+    int written; /* whether the row is an output */
 } bolide__seen;
 
 /* Forgets every name, then takes those that the plan holds. */
 static inline void bolide__begin_dims(bolide__call *call, const void *plan) {
-    const int count = call->program->name_count;
-    const bolide__plan_dim *d = plan ? call->op->plan_dims : NULL;
+    const int count = call->program->name_count, known = plan ? call->program->plan_count : 0;
+    const bolide__plan_dim *d = call->op->plan_dims;
     int64_t *dims = call->dims;
-    for (int i = 0; i < count; i += 4) /* a multiple of 4 has room */
+    for (int i = known & ~3; i < count; i += 4) /* a multiple of 4 has room */
         dims[i] = dims[i + 1] = dims[i + 2] = dims[i + 3] = INT64_MIN;
-    for (; d && d->name; d++)
-        *dims++ = bolide__read_i64((const char *)plan + d->offset);
+    for (int i = 0; i < known; i++)
+        dims[i] = bolide__read_i64((const char *)plan + d[i].offset);
 }
 
 /* All rows in their order, with the message of the first that does not hold. */

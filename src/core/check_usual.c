@@ -64,7 +64,7 @@ static bool device_holds(const bolide__call *call, const bolide_param *r, bolide
     return d.type == here.type && d.index == here.index && !(r->flags & BOLIDE_HOST);
 }
 
-static bool dtype_holds(const bolide__call *call, const bolide_param *rows, int index,
+static bool dtype_holds(const bolide__call *call, const bolide_param *rows, const bolide_param *r,
                         const bolide__row *row, bolide_dtype d) {
     if (row->like_row >= 0) {
         const bolide_param *like = &rows[row->like_row];
@@ -79,7 +79,7 @@ static bool dtype_holds(const bolide__call *call, const bolide_param *rows, int 
     }
     if (row->like_slot < 0 && memcmp(&row->usual, &d, sizeof d) == 0)
         return true;
-    const int64_t set = row->like_slot >= 0 ? call->dims[row->like_slot] : rows[index].dtypes;
+    const int64_t set = row->like_slot >= 0 ? call->dims[row->like_slot] : r->dtypes;
     return set == 0 || set & bolide__quick_dtype_bit(d);
 }
 
@@ -100,16 +100,15 @@ static inline bool word_holds(bolide__call *call, const bolide__word *w, int64_t
 /* Sizes and strides in one walk. No product overflows: a size has at most 26 bits, and numel and
  * stride as it is taken have at most 31, or a division has shown that the product stays below 2^57;
  * a sum of eight such products does not overflow either. */
-static bool layout_holds(bolide__call *call, const bolide_param *r, const bolide__form *f,
-                         bolide__seen *s) {
-    const bolide__word *words = &call->program->words[f->first];
+static bool layout_holds(bolide__call *call, const bolide_param *r, const bolide__word *words,
+                         int ndim, bolide__seen *s) {
     const bolide_tensor *t = s->t;
     const int64_t *shape = t->shape, *strides = t->strides;
     const int64_t small = INT32_MAX, most = (int64_t)1 << 57;
     const uint64_t longest = (uint64_t)1 << 26;
     int64_t numel = 1, span = 0;
     bool dense = true, one_apart = true, nested = true;
-    for (int i = f->ndim - 1; i >= 0; i--) {
+    for (int i = ndim - 1; i >= 0; i--) {
         const int64_t size = shape[i];
         if ((uint64_t)size - 1 >= longest || !word_holds(call, &words[i], size))
             return false;
@@ -120,7 +119,7 @@ static bool layout_holds(bolide__call *call, const bolide_param *r, const bolide
             if (stride <= 0 || (stride > small && stride > most / size))
                 return false;
             dense = false;
-            one_apart &= i < f->ndim - 1;
+            one_apart &= i < ndim - 1;
         }
         if (numel > small && numel > most / size)
             return false;
@@ -128,9 +127,9 @@ static bool layout_holds(bolide__call *call, const bolide_param *r, const bolide
         span += (size - 1) * stride;
         numel *= size;
     }
-    const bool written = r->kind == BOLIDE_KIND_OUT || r->kind == BOLIDE_KIND_INOUT;
+    s->written = r->kind == BOLIDE_KIND_OUT || r->kind == BOLIDE_KIND_INOUT;
     if (!dense && (r->flags & BOLIDE_DENSE || !(one_apart || r->flags & BOLIDE_STRIDED) ||
-                   (written && !nested)))
+                   (s->written && !nested)))
         return false;
     const uintptr_t address = (uintptr_t)bolide__data(t);
     const uintptr_t bytes = (uintptr_t)bolide__elem_bytes(t);
@@ -141,25 +140,25 @@ static bool layout_holds(bolide__call *call, const bolide_param *r, const bolide
 }
 
 /* As bolide__row_form, which need not be asked where ranks tell the forms apart. */
-static const bolide__form *form_of(const bolide__call *call, int index, const bolide_tensor *t) {
-    const bolide__row *row = &call->program->rows[index];
+static const bolide__form *form_of(const bolide__call *call, const bolide__program *p,
+                                   const bolide__row *row, const bolide_tensor *t) {
     if (row->same_rank)
-        return bolide__row_form(call, index, t);
-    const bolide__form *f = &call->program->forms[row->first_form];
+        return bolide__row_form(call, (int)(row - p->rows), t);
+    const bolide__form *f = &p->forms[row->first_form];
     for (const bolide__form *end = f + row->form_count; f < end; f++)
         if (f->choice >= 0 ? f->choice == call->dims[row->choice_slot] : f->ndim == t->ndim)
             return f;
     return NULL;
 }
 
-static bool tensor_holds(bolide__call *call, const bolide_param *rows, int index, bolide__seen *s) {
-    const bolide__row *row = &call->program->rows[index];
-    const bolide_param *r = &rows[index];
+static bool tensor_holds(bolide__call *call, const bolide__program *p, const bolide_param *rows,
+                         const bolide_param *r, bolide__seen *s) {
+    const bolide__row *row = &p->rows[s->row];
     const bolide_tensor *t = s->t;
     if (!device_holds(call, r, t->device) || t->ndim < 0 || t->ndim > BOLIDE__MAX_NDIM ||
         (t->ndim > 0 && !t->shape))
         return false;
-    const bolide__form *f = form_of(call, index, t);
+    const bolide__form *f = form_of(call, p, row, t);
     if (!f || f->ndim != t->ndim)
         return false;
     if (row->twin_row >= 0) {
@@ -168,23 +167,20 @@ static bool tensor_holds(bolide__call *call, const bolide_param *rows, int index
         if (!twin || twin->ndim != t->ndim)
             return false;
     }
-    s->row = index;
-    return dtype_holds(call, rows, index, row, t->dtype) && layout_holds(call, r, f, s);
+    return dtype_holds(call, rows, r, row, t->dtype) &&
+           layout_holds(call, r, &p->words[f->first], f->ndim, s);
 }
 
-/* Whether an absent tensor may be absent, and a row takes no number beside a tensor. */
-static bool presence_holds(const bolide__call *call, const bolide_param *r, const void *tensor) {
+/* Of a row that takes a number or a tensor: not both, and one of them unless it may lack both. */
+static bool number_holds(const bolide__call *call, const bolide_param *r, const void *tensor) {
     const bool optional = r->flags & BOLIDE_OPTIONAL;
     const char *number = (const char *)call->args + r->offset2;
     if (r->kind == BOLIDE_KIND_F64_OR_TENSOR) {
         const double x = bolide__read_f64(number);
         return tensor ? isnan(x) || x == r->f64 : !isnan(x) || optional;
     }
-    if (r->kind == BOLIDE_KIND_I64_OR_TENSOR) {
-        const int64_t x = bolide__read_i64(number);
-        return tensor ? x == BOLIDE_NO_INT || x == r->i64 : x != BOLIDE_NO_INT || optional;
-    }
-    return tensor || optional;
+    const int64_t x = bolide__read_i64(number);
+    return tensor ? x == BOLIDE_NO_INT || x == r->i64 : x != BOLIDE_NO_INT || optional;
 }
 
 /* The dimensions that are expressions, in the order of the full checks. */
@@ -221,15 +217,19 @@ int bolide__check_usual(bolide__call *call, const void *plan, bolide__seen *all)
         if (!scalar_holds(call, &rows[index], &p->rows[index]))
             return -1;
     }
-    for (const uint8_t *at = p->tensors, *end = at + p->tensor_count; at < end; at++) {
-        const bolide_param *r = &rows[*at];
-        const void *t = bolide__read_pointer((const char *)call->args + r->offset);
-        if (!t && r->kind <= BOLIDE_KIND_INOUT && r->flags & BOLIDE_OPTIONAL)
+    const char *args = call->args;
+    for (const bolide__tensor_row *at = p->tensors, *end = at + p->tensor_count; at < end; at++) {
+        const void *t = bolide__read_pointer(args + at->offset);
+        if (!t && at->may_lack)
             continue; /* most rows of most calls */
-        all[count].t = t;
-        if (!presence_holds(call, r, t) || (t && !tensor_holds(call, rows, *at, &all[count])))
+        const bolide_param *r = &rows[at->row];
+        if (at->or_number ? !number_holds(call, r, t) : !t)
             return -1;
-        count += t != NULL;
+        if (!t)
+            continue;
+        all[count] = (bolide__seen){.t = t, .row = at->row};
+        if (!tensor_holds(call, p, rows, r, &all[count++]))
+            return -1;
     }
     return p->expressions && !expressions_hold(call, all, count) ? -1 : count;
 }

@@ -143,14 +143,10 @@ static bolide_status check_workspace(const bolide__call *call) {
 /* Nothing to do when there are outputs and none has an element. */
 static bool nothing_to_write(const bolide__call *call) {
     const bolide__program *p = call->program;
-    const bolide_param *rows = entry_of(call->op, call->phase)->rows;
     int outputs = 0;
-    for (int i = p->tensor_count - 1; i >= 0; i--) { /* outputs come late in most tables */
-        const bolide_param *r = &rows[p->tensors[i]];
-        if (r->kind != BOLIDE_KIND_OUT && r->kind != BOLIDE_KIND_INOUT)
-            continue;
+    for (int i = 0; i < p->output_count; i++) {
         const bolide_tensor *t;
-        memcpy(&t, (const char *)call->args + r->offset, sizeof t);
+        memcpy(&t, (const char *)call->args + p->outputs[i], sizeof t);
         if (!t)
             continue;
         if (bolide__numel(t) != 0)

@@ -281,6 +281,23 @@ static int has_constant(const bolide__program *p, const bolide__row *row) {
     return 0;
 }
 
+/* Enters a row into the lists that calls walk over. */
+static void list_row(bolide__program *p, const bolide_param *r, int i) {
+    if (bolide__is_tensor_kind(r->kind)) {
+        p->tensors[p->tensor_count++] = (bolide__tensor_row){
+            .offset = (uint16_t)r->offset,
+            .row = (uint8_t)i,
+            .may_lack = r->kind <= BOLIDE_KIND_INOUT && r->flags & BOLIDE_OPTIONAL,
+            .or_number = r->kind > BOLIDE_KIND_INOUT,
+        };
+    } else if (r->kind != BOLIDE_KIND_F64 ||
+               !(r->flags & BOLIDE_OPTIONAL)) { /* those always hold */
+        p->scalars[p->scalar_count++] = (uint8_t)i;
+    }
+    if (r->kind == BOLIDE_KIND_OUT || r->kind == BOLIDE_KIND_INOUT)
+        p->outputs[p->output_count++] = (uint16_t)r->offset;
+}
+
 static void compile_row(parser *ps, const bolide__entry *e, int i) {
     const bolide_param *r = &e->rows[i];
     bolide__row *row = &ps->p->rows[i];
@@ -303,10 +320,7 @@ static void compile_row(parser *ps, const bolide__entry *e, int i) {
     ps->p->list_count += r->kind == BOLIDE_KIND_TENSOR_LIST;
     ps->p->expressions += row->has_expr;
     row->usual = bolide_dtype_of(r->dtypes & -r->dtypes);
-    if (bolide__is_tensor_kind(r->kind))
-        ps->p->tensors[ps->p->tensor_count++] = (uint8_t)i;
-    else if (r->kind != BOLIDE_KIND_F64 || !(r->flags & BOLIDE_OPTIONAL)) /* those always hold */
-        ps->p->scalars[ps->p->scalar_count++] = (uint8_t)i;
+    list_row(ps->p, r, i);
     row->choices = (uint8_t)(r->kind == BOLIDE_KIND_ENUM ? count_words(r->choices) : 0);
     if (r->kind == BOLIDE_KIND_PLAN)
         ps->p->plan_row = i;
@@ -349,6 +363,7 @@ static void compile(const bolide_op *op, bolide_phase phase, bolide__program *p)
     /* Names that a run takes from the plan come first, so that their slot is their index. */
     for (const bolide__plan_dim *d = op->plan_dims; phase == BOLIDE_RUN && d && d->name; d++)
         add_name(&ps, d->name, (int32_t)strlen(d->name));
+    p->plan_count = p->name_count;
     p->plan_row = p->workspace_row = -1;
     p->tag = fnv1a(p->entry_name) ^ 1u; /* the 1 is the version of the ABI */
     for (int i = 0; i < e->row_count; i++)
@@ -360,20 +375,24 @@ static void compile(const bolide_op *op, bolide_phase phase, bolide__program *p)
     memcpy(p->defaults, &head, sizeof head);
 }
 
+/* A function of its own, or each call would save the registers that this one needs. */
+static __attribute__((noinline)) void compile_once(const bolide_op *op, bolide_phase phase,
+                                                   bolide__program *p) {
+    pthread_mutex_lock(&compile_lock);
+    if (!atomic_load_explicit(&p->ready, memory_order_relaxed)) {
+        compile(op, phase, p);
+        atomic_store_explicit(&p->ready, 1, memory_order_release);
+    }
+    pthread_mutex_unlock(&compile_lock);
+}
+
 const bolide__program *bolide__program_of(const bolide_op *op, bolide_phase phase) {
     const bolide__entry *e = phase == BOLIDE_PLAN ? &op->plan : &op->run;
     if (e->args_size == 0)
         return NULL;
-    bolide__program *p = e->program;
-    if (!atomic_load_explicit(&p->ready, memory_order_acquire)) {
-        pthread_mutex_lock(&compile_lock);
-        if (!atomic_load_explicit(&p->ready, memory_order_relaxed)) {
-            compile(op, phase, p);
-            atomic_store_explicit(&p->ready, 1, memory_order_release);
-        }
-        pthread_mutex_unlock(&compile_lock);
-    }
-    return p;
+    if (!atomic_load_explicit(&e->program->ready, memory_order_acquire))
+        compile_once(op, phase, e->program);
+    return e->program;
 }
 
 /* 0 where the result is undefined or does not fit. */

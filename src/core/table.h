@@ -54,6 +54,14 @@ typedef struct bolide__row {
     bolide_dtype usual; /* one that the row takes, if it names any itself */
 } bolide__row;
 
+/* A row that has one tensor, or may have, as calls walk over them. */
+typedef struct bolide__tensor_row {
+    uint16_t offset; /* of the tensor in the args */
+    uint8_t row;
+    uint8_t may_lack : 1;  /* without the tensor there is nothing to look at */
+    uint8_t or_number : 1; /* it takes a number instead */
+} bolide__tensor_row;
+
 /* Postfix code of expressions. */
 typedef struct bolide__instr {
     uint8_t op; /* 0 end, 'k' constant, 'n' name, '+', '-', '*', '/', 'c' ceil-divide, 'p' pad up */
@@ -68,14 +76,17 @@ typedef struct bolide__program {
     int32_t form_count, word_count, code_count;
     int32_t list_count;  /* rows that are lists of tensors */
     int32_t expressions; /* rows with one among their dimensions */
-    int32_t tensor_count, scalar_count;
+    int32_t tensor_count, scalar_count, output_count;
+    int32_t plan_count;              /* the first names, which a run takes from its plan */
     int32_t plan_row, workspace_row; /* -1: none */
     char entry_name[64];
     struct {
         const char *text;
         int32_t length;
     } names[BOLIDE__MAX_NAMES];
-    uint8_t tensors[BOLIDE__MAX_ROWS], scalars[BOLIDE__MAX_ROWS]; /* rows: one tensor, all else */
+    bolide__tensor_row tensors[BOLIDE__MAX_ROWS];
+    uint16_t outputs[BOLIDE__MAX_ROWS]; /* where in the args the tensors lie that are written */
+    uint8_t scalars[BOLIDE__MAX_ROWS];  /* rows that have no tensor */
     bolide__row rows[BOLIDE__MAX_ROWS];
     bolide__form forms[BOLIDE__MAX_FORMS];
     bolide__word words[BOLIDE__MAX_WORDS];
