@@ -225,7 +225,8 @@ def bind_names(table: tuple[Row, ...], given: dict[str, Any], shape_of) -> dict[
         elif row.kind == "enum":
             value = row.i64 if value is None else value
             names[row.name] = value if isinstance(value, str) else row.choices[value]
-        elif row.forms and value is not None and not isinstance(value, (int, float, bool)):
+        elif (row.forms and value is not None
+              and not isinstance(value, (int, float, bool, complex, str))):
             shape = shape_of(value)
             for choice, words in row.forms:
                 if len(words) != len(shape) or (choice and names.get(choice[0]) != choice[1]):

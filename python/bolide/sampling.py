@@ -15,6 +15,7 @@ bits are read as they are.
 
 from __future__ import annotations
 
+from operator import index
 from typing import Any, Optional, Tuple, Union
 
 from . import _binding, _docs, _frameworks, _missing
@@ -60,6 +61,20 @@ def get_seed_and_offset(increment: int, generator: Any, device: Any) -> Tuple[in
     return int(torch.randint(0, 2**63 - 1, (1,), generator=generator)), 0
 
 
+def _word(name, arg, value, like):
+    """The 64 bits of a seed or an offset as the signed number that C takes, or as a tensor the one
+    that stands there for none. What is no number goes on as it is."""
+    if not isinstance(value, int) and type(value).__module__ != "numpy":
+        return value
+    if _frameworks.is_numpy(value) or not hasattr(value, "__index__") or _binding.compiling():
+        return value
+    value = index(value)
+    if not -2**63 <= value < 2**64:
+        raise ValueError(f"{name}: {arg}: value: expected a number of 64 bits; got {value}")
+    value -= 2**64 if value >= 2**63 else 0
+    return value if value > -2**63 else _frameworks.full(like, (1,), "int64", value)
+
+
 def _draw(name, like, generator, seed, offset, increment):
     """Seed and offset of a call, as it was given them or from a generator."""
     if seed is None and offset is None:
@@ -69,12 +84,12 @@ def _draw(name, like, generator, seed, offset, increment):
             kind = {"dtype": torch.int64, "device": like.device}
             return (torch.randint(0, 2**63 - 1, (1,), generator=generator, **kind),
                     torch.zeros(1, **kind))
-        return get_seed_and_offset(increment, generator, like.device)
+        seed, offset = get_seed_and_offset(increment, generator, like.device)
     if seed is None or offset is None:
         raise ValueError(f"{name}: seed, offset: expected both or neither")
     if _frameworks.is_tensor(seed) != _frameworks.is_tensor(offset):
         raise ValueError(f"{name}: seed, offset: expected two integers or two tensors")
-    return seed, offset
+    return _word(name, "seed", seed, like), _word(name, "offset", offset, like)
 
 
 def _refuse_nan(name, tensor):

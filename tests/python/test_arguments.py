@@ -62,6 +62,17 @@ def test_plans_of_int64_are_refused(fw, rng):
         w.plan(*given[:2], narrow.indices, narrow.last[:, None], *given[4:])
 
 
+def test_an_indptr_that_begins_below_0(fw, rng):
+    b = Batch(fw, rng, Q_LENS, LENS)
+    w = PAGED(b.workspace())
+    below = fw.tensor(fw.numbers(b.qo) - 1, "int32")
+    with pytest.raises(ValueError, match="qo_indptr: value: expected at least 0; got -1 at element 0"):
+        w.plan(below, b.indptr, b.indices, b.last, 4, 2, 64, 4)
+    falls = fw.tensor(fw.numbers(b.qo)[::-1].copy(), "int32")
+    with pytest.raises(ValueError, match="qo_indptr: value: expected values that do not fall"):
+        w.plan(falls, b.indptr, b.indices, b.last, 4, 2, 64, 4)
+
+
 def test_indices_with_strides(fw, rng, close):
     """Copies are made: plans read them once, runs would read past them."""
     b = Batch(fw, rng, [1] * 5, LENS, dtype="float16")

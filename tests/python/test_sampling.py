@@ -125,10 +125,22 @@ def test_seed_forms(fw, rng):
     each = fw.tensor(np.arange(40), "int64")
     mixed = fw.numbers(bolide.sampling_from_probs(probs, seed=each, offset=each))
     assert len(set(mixed.tolist())) > 1
+    for bits in (2**63, 2**64 - 1):  # of 64, with and without a sign
+        low, high = (fw.numbers(bolide.sampling_from_probs(probs, seed=v, offset=v))
+                     for v in (bits - 2**64, bits))
+        as_tensor = fw.tensor(np.array([bits - 2**64]), "int64")
+        assert (low == high).all()
+        assert (low == fw.numbers(bolide.sampling_from_probs(probs, seed=as_tensor,
+                                                             offset=as_tensor))).all()
+    for bad in (2**64, -2**63 - 1):
+        with pytest.raises(ValueError, match=f"seed: value: expected a number of 64 bits; got {bad}"):
+            bolide.sampling_from_probs(probs, seed=bad, offset=0)
     with pytest.raises(ValueError, match="two integers or two tensors"):
         bolide.sampling_from_probs(probs, seed=7, offset=tensor[1])
     with pytest.raises(ValueError, match="both or neither"):
         bolide.sampling_from_probs(probs, seed=7)
+    with pytest.raises(ValueError, match="seed: value: expected an integer or a tensor"):
+        bolide.sampling_from_probs(probs, seed="7", offset=0)
     if fw.name == "numpy":
         with pytest.raises(ValueError, match="sampling_from_probs: seed"):
             bolide.sampling_from_probs(probs)

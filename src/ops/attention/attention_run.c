@@ -222,6 +222,12 @@ static void kv_strides(const bolide_tensor *t, bool paged, bool hnd, int64_t *pa
     *h = t->ndim == first + 3 ? bolide__stride(t, hnd ? first : first + 1) : 0;
 }
 
+/* A cap as kernels divide by it in f32. Below 1e-20 all logits are 0, beyond 1e30 none is capped,
+ * so the ends stand for what lies behind them. */
+static double held_cap(double cap) {
+    return cap == 0 ? 0 : fmin(fmax(cap, 1e-20), 1e30);
+}
+
 static void fill_plan(bolide__attention_params *p, const bolide__attention_run_args *a) {
     const bolide__attention_plan *plan = (const bolide__attention_plan *)a->plan;
     const struct bolide__attention_frozen *f = &plan->frozen;
@@ -338,6 +344,7 @@ bolide__attention_params bolide__attention_fill(const bolide__attention_run_args
     fill_draft(&p, a);
     if (a->soft_cap && !isnan(*a->soft_cap))
         p.soft_cap = *a->soft_cap;
+    p.soft_cap = held_cap(p.soft_cap);
     p.flags |= a->custom_mask ? BOLIDE__ATTN_MASK_BYTES : 0;
     p.flags |= a->packed_custom_mask ? BOLIDE__ATTN_MASK_BITS : 0;
     p.flags |= a->prefix_len ? BOLIDE__ATTN_ITEMS : 0;

@@ -54,6 +54,14 @@ static bolide_status bad_length(const bolide__call *call, const char *name, cons
                            (long long)r);
 }
 
+/* An indptr that begins below 0, or falls behind element r. */
+static bolide_status bad_indptr(const bolide__call *call, const char *name, const int32_t *indptr,
+                                int64_t r) {
+    if (indptr[r] < 0)
+        return bad_length(call, name, "at least 0", r, indptr[r]);
+    return bad_length(call, name, "values that do not fall", r + 1, indptr[r + 1]);
+}
+
 /* What element r of an indptr leaves for request r; below 0 where it falls. */
 static int64_t room(const int32_t *indptr, int64_t r) {
     return indptr[r] < 0 ? -1 : (int64_t)indptr[r + 1] - indptr[r];
@@ -65,8 +73,11 @@ static bolide_status query_length(const bolide__call *call, const bolide__attent
     if (!l->qo)
         return BOLIDE_OK;
     const int64_t rows = room(l->qo, r);
-    if (rows < 0 || rows > INT32_MAX / pr->h_q)
-        return bad_length(call, pr->name.qo_indptr, "values that do not fall", r + 1, l->qo[r + 1]);
+    if (rows < 0)
+        return bad_indptr(call, pr->name.qo_indptr, l->qo, r);
+    if (rows > INT32_MAX / pr->h_q)
+        return bad_length(call, pr->name.qo_indptr, "fewer than 2^31 rows of heads a request",
+                          r + 1, l->qo[r + 1]);
     *q_len = l->q_len ? l->q_len[r] : rows;
     if (*q_len < 0 || *q_len > rows)
         return bad_length(call, "seq_lens_q", "0 to the rows of the request", r, *q_len);
@@ -84,7 +95,7 @@ static bolide_status key_length(const bolide__call *call, const bolide__attentio
     const int64_t entries = l->kv ? room(l->kv, r) : 0;
     const int64_t size = pr->page_size ? pr->page_size : 1;
     if (entries < 0)
-        return bad_length(call, pr->name.kv_indptr, "values that do not fall", r + 1, l->kv[r + 1]);
+        return bad_indptr(call, pr->name.kv_indptr, l->kv, r);
     *kv_len = entries * size;
     if (l->len) {
         *kv_len = l->len[r];
