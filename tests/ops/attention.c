@@ -12,7 +12,9 @@ static const char *const batch_decode_cases[] = {
     "batch_decode x=bf16 kv_data_type=f8_e4m3fn,f8_e5m2 lse=given len=0:5:64:130:300",
     "batch_decode x=bf16 kv_data_type=f8_e4m3fn q.values=tiny,zero lse=given",
     "batch_decode x=f8_e4m3fn o_data_type=f8_e4m3fn,f8_e5m2,f16,f32 o_scale=0.01 v_scale=0.5",
-    "batch_decode x=f8_e4m3fn,f16 o_data_type=f8_e4m3fn,f8_e5m2 o_scale=1e-4,1e-30 len=0:5:70",
+    /* beyond the range; with values of one sign, lest a sum near 0 err from one end to the other */
+    "batch_decode x=f8_e4m3fn,f16 o_data_type=f8_e4m3fn,f8_e5m2 o_scale=1e-5,1e-30 len=0:5:70 "
+    "v_cache.values=uniform",
     "batch_decode x=f16,bf16 q.values=zero v_cache.values=mix o_data_type=f8_e4m3fn,f8_e5m2,f16 "
     "len=0:1:5:30",
     "batch_decode x=f32 kv_data_type=f16,bf16 o_data_type=bf16,f32 lse=given",
@@ -48,6 +50,7 @@ static const char *const batch_decode_cases[] = {
     "batch_decode x=f32 logits_soft_cap=0 sm_scale=0.2,0,-0.5 lse=given",
     "batch_decode x=f32 sm_scale=20 logits_soft_cap=5 lse=given", /* far above the cap */
     "batch_decode x=f32 q.values=zero lse=given",                 /* uniform over the keys */
+    "batch_decode x=f32,f16 logits_soft_cap=1e-300,1e-40,1e38,1e300 lse=given",
     "batch_decode x=f32 pos_encoding_mode=ALIBI h_q=8,12,6 lse=given",
     "batch_decode x=f32 pos_encoding_mode=ALIBI logits_soft_cap=3 lse=given",
     "batch_decode x=f32,f16 pos_encoding_mode=ROPE_LLAMA lse=given kv_layout=NHD,HND",
@@ -322,7 +325,8 @@ static const char *const batch_mla_cases[] = {
     "batch_mla x=f16,bf16,f32 causal=0,1 lse=given",
     "batch_mla x=f16 kv_data_type=f8_e4m3fn,f8_e5m2 ckv_scale=0.5 kpe_scale=2 lse=given",
     "batch_mla x=f8_e4m3fn lse=given o_data_type=f16,f8_e4m3fn o_scale=0.1",
-    "batch_mla x=f8_e4m3fn,bf16 o_data_type=f8_e4m3fn,f8_e5m2 o_scale=1e-5,1e-30",
+    "batch_mla x=f8_e4m3fn,bf16 o_data_type=f8_e4m3fn,f8_e5m2 o_scale=1e-5,1e-30 "
+    "ckv_cache.values=uniform",
     "batch_mla ckv=512 kpe=64,0 x=bf16 h=16,128 b=2 q_len=1 lse=given sm_scale=0.0721687836",
     "batch_mla ckv=512 kpe=64 x=bf16 h=8,32,64 b=2 q_len=1 lse=given",
     "batch_mla ckv=512 kpe=64 x=f16 h=1 b=1 len=33728 q_len=1 page=64 lse=given", /* over 16 bits */
@@ -369,7 +373,8 @@ BOLIDE_TEST(batch_mla, batch_mla_cases);
 static const char *const sparse_mla_cases[] = {
     "sparse_mla x=f16,bf16,f32 lse=given h=1,2,3,5,8,9,16,128",
     "sparse_mla x=f8_e4m3fn,f8_e5m2 lse=given h=2,40 out=bf16,f16,f8_e4m3fn",
-    "sparse_mla x=f8_e4m3fn,bf16 out=f8_e4m3fn,f8_e5m2 bmm2_scale=1e5,-1e30",
+    "sparse_mla x=f8_e4m3fn,bf16 out=f8_e4m3fn,f8_e5m2 bmm2_scale=1e5,-1e30 "
+    "kv_cache.values=uniform",
     "sparse_mla x=bf16 kv_cache=f8_e4m3fn,f32,f16 lse=given h=4,12",
     "sparse_mla x=bf16,f16,f32 kv_format=FP8_656 h=3,16 lse=given page=1,4,64 pages=40",
     "sparse_mla x=bf16 kv_format=FP8_656 d_qk=512 h=8,64 lse=given",
