@@ -138,6 +138,20 @@ def single(value: Any):
     return _in_float32(value, ("float64",))
 
 
+def real(value: Any):
+    """A parameter of each row in float32, whatever it came in; a number as it is."""
+    if not is_tensor(value) or _dtypes.name_of(value.dtype) == "float32":
+        return value
+    return value.float() if is_torch(value) else value.astype("float32")
+
+
+def whole(value: Any):
+    """A parameter of each row in int32 where it is neither that nor int64; a number as it is."""
+    if not is_tensor(value) or _dtypes.name_of(value.dtype) in ("int32", "int64"):
+        return value
+    return value.to(torch.int32) if is_torch(value) else value.astype("int32")
+
+
 def _in_float32(value: Any, names: tuple):
     if not is_tensor(value) or _dtypes.name_of(value.dtype) not in names:
         return value

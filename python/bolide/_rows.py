@@ -84,8 +84,16 @@ def exists(op: str) -> bool:
     return bool(_c.bolide_op_find(op.encode()))
 
 
+def _found(op: str):
+    """An operator of the library; a name that is none would be read as one."""
+    found = _c.bolide_op_find(op.encode())
+    if not found:
+        raise ValueError(f"{op}: no such operator")
+    return found
+
+
 def planned(op: str) -> bool:
-    return bool(_c.bolide_op_planned(_c.bolide_op_find(op.encode())))
+    return bool(_c.bolide_op_planned(_found(op)))
 
 
 def supports(op: str, device: str) -> bool:
@@ -95,15 +103,13 @@ def supports(op: str, device: str) -> bool:
 
 
 def doc(op: str) -> str:
-    return _c.bolide_op_doc(_c.bolide_op_find(op.encode())).decode()
+    return _c.bolide_op_doc(_found(op)).decode()
 
 
 @functools.lru_cache(maxsize=None)
 def rows(op: str, phase: str = "run") -> tuple[Row, ...]:
     """Rows of a phase, "run" or "plan"."""
-    found = _c.bolide_op_find(op.encode())
-    if not found:
-        raise ValueError(f"{op}: no such operator")
+    found = _found(op)
     out = []
     while p := _c.bolide_op_param(found, phase == "plan", len(out)):
         r = p.contents

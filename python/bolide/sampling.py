@@ -9,8 +9,9 @@ NumPy has none, so there both are required. Results are deterministic with and w
 ``deterministic``. With ``indices`` output row i samples from ``probs[indices[i]]``, and the samples
 have its dtype (int32 without it). A row that is all zero or NaN gives id 0, with valid False.
 ``check_nan=True`` reads the input once more, waits, and raises ValueError where it holds a NaN.
-Probabilities and parameters of other floating types are converted to float32 first; logits of 16
-bits are read as they are.
+Probabilities of other floating types are converted to float32 first, and so is a tensor of top_p,
+min_p or temperatures of any type, one of top_k to int32 unless it is int64; logits of 16 bits are
+read as they are.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from typing import Any, Optional, Tuple, Union
 
 from . import _binding, _docs, _frameworks, _missing
 from ._binding import operator
-from ._frameworks import as_float32 as _as_float32, single as _single
+from ._frameworks import as_float32 as _as_float32, real as _real, single as _single
+from ._frameworks import whole as _whole
 from ._library import torch
 from .jit.batch import gen_sampling_module  # noqa: F401
 
@@ -115,7 +117,7 @@ def softmax(logits: Tensor, temperature: Optional[Union[float, Tensor]] = None,
     :param temperature: a number, or ``[n]`` float32. One that is 0 or less gives a row with 1 at
         its largest logit, of equals the first.
     """
-    return _softmax(_single(logits), _as_float32(temperature), None)
+    return _softmax(_single(logits), _real(temperature), None)
 
 
 def sampling_from_logits(logits: Tensor, indices: Optional[Tensor] = None,
@@ -158,7 +160,7 @@ def top_p_sampling_from_probs(probs: Tensor, top_p: Union[Tensor, float],
         _refuse_nan("top_p_sampling_from_probs", probs)
     increment = 32 * _rows(probs, indices)
     draw = _draw("top_p_sampling_from_probs", probs, generator, seed, offset, increment)
-    return _top_p(_as_float32(probs), _as_float32(top_p), indices, *draw, None, return_valid)
+    return _top_p(_as_float32(probs), _real(top_p), indices, *draw, None, return_valid)
 
 
 def top_k_sampling_from_probs(probs: Tensor, top_k: Union[Tensor, int],
@@ -175,7 +177,7 @@ def top_k_sampling_from_probs(probs: Tensor, top_k: Union[Tensor, int],
         _refuse_nan("top_k_sampling_from_probs", probs)
     increment = 32 * _rows(probs, indices)
     draw = _draw("top_k_sampling_from_probs", probs, generator, seed, offset, increment)
-    return _top_k(_as_float32(probs), top_k, indices, *draw, None, return_valid)
+    return _top_k(_as_float32(probs), _whole(top_k), indices, *draw, None, return_valid)
 
 
 def min_p_sampling_from_probs(probs: Tensor, min_p: Union[Tensor, float],
@@ -187,7 +189,7 @@ def min_p_sampling_from_probs(probs: Tensor, min_p: Union[Tensor, float],
     if check_nan:
         _refuse_nan("min_p_sampling_from_probs", probs)
     draw = _draw("min_p_sampling_from_probs", probs, generator, seed, offset, _rows(probs, indices))
-    return _min_p(_as_float32(probs), _as_float32(min_p), indices, *draw, None, return_valid)
+    return _min_p(_as_float32(probs), _real(min_p), indices, *draw, None, return_valid)
 
 
 def top_k_top_p_sampling_from_probs(
@@ -205,7 +207,7 @@ def top_k_top_p_sampling_from_probs(
         _refuse_nan("top_k_top_p_sampling_from_probs", probs)
     increment = 32 * _rows(probs, indices)
     draw = _draw("top_k_top_p_sampling_from_probs", probs, generator, seed, offset, increment)
-    return _joint(_as_float32(probs), top_k, _as_float32(top_p), filter_apply_order, indices, *draw,
+    return _joint(_as_float32(probs), _whole(top_k), _real(top_p), filter_apply_order, indices, *draw,
                   None, return_valid)
 
 
@@ -221,7 +223,7 @@ def top_k_top_p_sampling_from_logits(
         _refuse_nan("top_k_top_p_sampling_from_logits", logits)
     increment = 32 * _rows(logits, indices)
     draw = _draw("top_k_top_p_sampling_from_logits", logits, generator, seed, offset, increment)
-    return _joint_logits(_single(logits), top_k, _as_float32(top_p), filter_apply_order, indices,
+    return _joint_logits(_single(logits), _whole(top_k), _real(top_p), filter_apply_order, indices,
                          *draw, None)
 
 
@@ -229,17 +231,17 @@ def top_p_renorm_probs(probs: Tensor, top_p: Union[Tensor, float],
                        is_deterministic: bool = False) -> Tensor:
     """Keeps the smallest set of largest probabilities whose sum reaches top_p, divided by that sum;
     0 elsewhere; float32, whatever probs are. The result is deterministic either way."""
-    return _top_p_renorm(_as_float32(probs), _as_float32(top_p), None)
+    return _top_p_renorm(_as_float32(probs), _real(top_p), None)
 
 
 def top_k_renorm_probs(probs: Tensor, top_k: Union[Tensor, int]) -> Tensor:
     """Keeps the top_k largest probabilities of each row, divided by their sum; 0 elsewhere."""
-    return _top_k_renorm(_single(probs), top_k, None)
+    return _top_k_renorm(_single(probs), _whole(top_k), None)
 
 
 def top_k_mask_logits(logits: Tensor, top_k: Union[Tensor, int]) -> Tensor:
     """Keeps the top_k largest logits of each row; -inf elsewhere."""
-    return _top_k_mask(_single(logits), top_k, None)
+    return _top_k_mask(_single(logits), _whole(top_k), None)
 
 
 top_p_renorm_prob = top_p_renorm_probs

@@ -82,6 +82,9 @@ def test_a_wrong_output_is_named(fw):
 
 
 def test_unknown_names():
+    for phase in ("run", "workspace"):
+        with pytest.raises(ValueError, match="no_such: no such operator"):
+            operator("no_such", "a", phase)
     with pytest.raises(ValueError, match="no_such: no such operator"):
         _binding._library.bind("no_such", "run", "a")
     with pytest.raises(ValueError, match="rmsnorm: weights"):

@@ -146,6 +146,25 @@ def test_seed_forms(fw, rng):
             bolide.sampling_from_probs(probs)
 
 
+@pytest.mark.parametrize("dtype", ["int32", "int64", "float16", "float32", "float64"])
+def test_parameters_of_any_type(fw, rng, close, dtype):
+    """One for each row, in what type it is at hand: as a number of that value."""
+    probs = fw.tensor(rng.dirichlet(np.ones(40), 3), "float32")
+    ones, threes = fw.tensor(np.full(3, 1.0), dtype), fw.tensor(np.full(3, 3.0), dtype)
+    draw = {"seed": 5, "offset": 0}
+    for call, one, number in (
+            (lambda x: bolide.top_p_renorm_probs(probs, x), ones, 1.0),
+            (lambda x: bolide.softmax(probs, x), threes, 3.0),
+            (lambda x: bolide.top_k_renorm_probs(probs, x), threes, 3),
+            (lambda x: bolide.top_k_mask_logits(probs, x), threes, 3),
+            (lambda x: bolide.top_p_sampling_from_probs(probs, x, **draw), ones, 1.0),
+            (lambda x: bolide.min_p_sampling_from_probs(probs, x, **draw), ones, 1.0),
+            (lambda x: bolide.top_k_sampling_from_probs(probs, x, **draw), threes, 3),
+            (lambda x: bolide.top_k_top_p_sampling_from_probs(probs, x, ones, **draw), threes, 3),
+            (lambda x: bolide.top_k_top_p_sampling_from_logits(probs, x, ones, **draw), threes, 3)):
+        assert (fw.numbers(call(one)) == fw.numbers(call(number))).all()
+
+
 def test_indices_valid_and_nan(fw, rng):
     _, probs = probabilities(fw, rng, 3)
     p = fw.numbers(probs)

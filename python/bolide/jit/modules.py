@@ -79,10 +79,11 @@ def gen_single_decode_module(
     pos_encoding_mode: int, use_sliding_window: bool, use_logits_soft_cap: bool,
 ) -> JitSpec:
     """``run(q, k, v, tmp, out, lse, kv_layout, window_left, alibi_slopes, logits_soft_cap, sm_scale,
-    rope_rcp_scale, rope_rcp_theta)``: tmp is scratch, None is allowed for it on the CPU; lse may be
-    None; kv_layout is 0 for NHD, 1 for HND; the last two are reciprocals. alibi_slopes has to be
-    None, the slopes follow from the number of heads. Window and soft cap count as they are given to
-    run, whatever was said here; dtypes and head sizes are those of the tensors.
+    rope_rcp_scale, rope_rcp_theta)``: tmp is scratch on a GPU, and on the CPU, which has its own, it
+    may be None or of any size; lse may be None; kv_layout is 0 for NHD, 1 for HND; the last two are
+    reciprocals. alibi_slopes has to be None, the slopes follow from the number of heads. Window and
+    soft cap count as they are given to run, whatever was said here; dtypes and head sizes are those
+    of the tensors.
     """
     mode = _POS_ENCODING[pos_encoding_mode]
 
@@ -95,8 +96,8 @@ def gen_single_decode_module(
         def run(q, k, v, tmp, out, lse, kv_layout, window_left, alibi_slopes, logits_soft_cap,
                 sm_scale, rope_rcp_scale, rope_rcp_theta):
             _no_slopes("single_decode_with_kv_cache", alibi_slopes)
-            call(q, k, v, tmp, out, lse, kv_layout, window_left, logits_soft_cap, sm_scale,
-                 1 / rope_rcp_scale, 1 / rope_rcp_theta, mode)
+            call(q, k, v, _scratch(q, tmp), out, lse, kv_layout, window_left, logits_soft_cap,
+                 sm_scale, 1 / rope_rcp_scale, 1 / rope_rcp_theta, mode)
 
         return {"run": run}
 
@@ -130,7 +131,7 @@ def gen_single_prefill_module(
             if (mask == "CUSTOM") != (packed_custom_mask is not None):
                 raise ValueError("single_prefill_with_kv_cache: packed_custom_mask: expected with "
                                  f"mask_mode 2 and with no other; got mask_mode {mask_mode}")
-            call(q, k, v, tmp, out, lse, mask == "CAUSAL", kv_layout, window_left,
+            call(q, k, v, _scratch(q, tmp), out, lse, mask == "CAUSAL", kv_layout, window_left,
                  packed_custom_mask, logits_soft_cap, sm_scale, 1 / rope_rcp_scale,
                  1 / rope_rcp_theta, mode)
 
@@ -151,6 +152,13 @@ def _uri(dtype_q, dtype_kv, dtype_o, head_dim_qk, head_dim_vo, pos_encoding_mode
     return (f"dtype_q_{q}_dtype_kv_{kv}_dtype_o_{o}_head_dim_qk_{head_dim_qk}_"
             f"head_dim_vo_{head_dim_vo}_posenc_{pos_encoding_mode}_use_swa_{use_sliding_window}_"
             f"use_logits_cap_{use_logits_soft_cap}")
+
+
+def _scratch(q: Any, tmp: Any) -> Any:
+    """The scratch of a call: programs size it for FlashInfer, and on the CPU, where a thread's share
+    of it can be more, the library brings its own."""
+    device = getattr(q, "__dlpack_device__", None)
+    return None if device is not None and device()[0] == 1 else tmp
 
 
 def _no_slopes(name: str, slopes: Any) -> None:
