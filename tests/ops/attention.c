@@ -111,6 +111,9 @@ static const char *const batch_decode_cases[] = {
     "batch_decode logits_soft_cap=-1 expect=invalid_argument:logits_soft_cap",
     "batch_decode rope_theta=0 expect=invalid_argument:rope_theta",
     "batch_decode max_batch_size=2 b=3 expect=invalid_argument:max_batch_size",
+    "batch_decode max_batch_size=2147483648,3834029160418063669 q_len_per_req=1,127 "
+    "expect=invalid_argument:max_batch_size",
+    "batch_decode max_sequence_kv=2147483648 expect=invalid_argument:max_sequence_kv",
     "batch_decode max_sequence_kv=10 len=5:20 expect=invalid_argument:max_sequence_kv",
     "batch_decode k_scale=tensor k_scale.shape=3 expect=invalid_argument:k_scale",
     "batch_decode b=2 q.shape=3:4:64 out.shape=3:4:64 expect=invalid_argument:q",

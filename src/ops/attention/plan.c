@@ -67,6 +67,15 @@ static bolide_status check_at_least(const bolide__call *call, const char *name, 
                            "%lld", (long long)value);
 }
 
+/* A bound of what 32 bits count: requests, rows, keys. */
+static bolide_status check_bound(const bolide__call *call, const char *name, int64_t value,
+                                 int64_t least) {
+    BOLIDE_TRY(check_at_least(call, name, value, least));
+    if (!given(value) || value <= INT32_MAX)
+        return BOLIDE_OK;
+    return BOLIDE_FAIL_ARG(call, name, "value", "at most 2147483647", "%lld", (long long)value);
+}
+
 static bolide_status check_head_dim(const bolide__call *call, const char *name, int64_t d) {
     if (d >= 8 && d <= MAX_HEAD_DIM && d % 8 == 0)
         return BOLIDE_OK;
@@ -112,10 +121,10 @@ bolide_status bolide__attention_check_plan(const bolide__call *call,
     BOLIDE_TRY(check_at_least(call, "window_left", pr->window_left, -1));
     BOLIDE_TRY(check_at_least(call, "chunked_attention_size", pr->chunk, 0));
     BOLIDE_TRY(check_at_least(call, "fixed_split_size", pr->fixed_split_size, -1));
-    BOLIDE_TRY(check_at_least(call, "max_batch_size", pr->max_batch, pr->batch));
-    BOLIDE_TRY(check_at_least(call, pr->name.max_rows, pr->max_rows, 0));
-    BOLIDE_TRY(check_at_least(call, "max_sequence_kv", pr->max_kv_len, 0));
-    BOLIDE_TRY(check_at_least(call, "max_token_per_sequence", pr->max_q_len, 0));
+    BOLIDE_TRY(check_bound(call, "max_batch_size", pr->max_batch, pr->batch));
+    BOLIDE_TRY(check_bound(call, pr->name.max_rows, pr->max_rows, 0));
+    BOLIDE_TRY(check_bound(call, "max_sequence_kv", pr->max_kv_len, 0));
+    BOLIDE_TRY(check_bound(call, "max_token_per_sequence", pr->max_q_len, 0));
     BOLIDE_TRY(check_number(call, "logits_soft_cap", pr->logits_soft_cap, false));
     BOLIDE_TRY(check_number(call, "rope_scale", pr->rope_scale, true));
     BOLIDE_TRY(check_number(call, "rope_theta", pr->rope_theta, true));
