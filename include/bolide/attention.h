@@ -26,9 +26,9 @@
 // A plan is a function of lengths and options only. It lies in the caller's memory, holds no
 // pointer, and stays valid while workspace.device_int is left alone. Its frozen part depends on
 // the declared maxima only, so that a captured run stays right when the plan is made again; the
-// maxima default to the plan's own values, rounded up. Page ids are read when a run or a replay
-// executes, lengths are those of the last plan: pages may be exchanged without a new plan, a
-// request that has grown needs one, and none can make a replay hang.
+// maxima, at most 2^31 - 1 each, default to the plan's own values, rounded up. Page ids are read
+// when a run or a replay executes, lengths are those of the last plan: pages may be exchanged
+// without a new plan, a request that has grown needs one, and none can make a replay hang.
 
 #ifndef BOLIDE_ATTENTION_H
 #define BOLIDE_ATTENTION_H

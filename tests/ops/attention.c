@@ -249,6 +249,9 @@ static const char *const batch_prefill_ragged_cases[] = {
     "batch_prefill_ragged b=1 len=20 q_len=10 q.shape=12:4:64 out.shape=12:4:64 "
     "expect=invalid_argument:q",
     "batch_prefill_ragged x=f16 q.dtype=bf16 expect=invalid_argument:q",
+    "batch_prefill_ragged max_num_rows=2147483648 expect=invalid_argument:max_num_rows",
+    "batch_prefill_ragged max_token_per_sequence=2147483648 "
+    "expect=invalid_argument:max_token_per_sequence",
 };
 BOLIDE_TEST(batch_prefill_ragged, batch_prefill_ragged_cases);
 
