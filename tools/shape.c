@@ -139,6 +139,10 @@ static int64_t read_x(driver_case *c) {
         case_fail(c, "%s: x: expected the dtype of a floating input; got %.80s", c->op->name, x);
         return 0;
     }
+    if (!(row->dtypes & dtype)) {
+        case_fail(c, "%s: x: expected a dtype that %s takes; got %.80s", c->op->name, row->name, x);
+        return 0;
+    }
     for (int p = 0; p < 2; p++) {
         const bolide_param *r = case_row(c, (bolide_phase)p, row->name);
         if (r && r->kind == BOLIDE_KIND_DTYPE && !problem_get(&c->keys, r->name))

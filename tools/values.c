@@ -56,14 +56,26 @@ unsigned char *case_host(const driver_case *c, const driver_tensor *t) {
 
 /* ---- logical copies ----------------------------------------------------------------------- */
 
-static int make_logical(const driver_tensor *t, ref_tensor *to) {
+/* 1 if references see the tensor as f64. That is what its row takes, also where a problem gives
+ * another dtype: the operator refuses it later, the reference that fills it counts on it now. */
+static int is_float(const driver_case *c, const driver_tensor *t) {
+    const bolide_param *row = t->row;
+    for (int depth = 0; row && row->like && depth < 8; depth++)
+        row = case_any_row(c, row->like, NULL);
+    int floats = 0, others = 0;
+    for (int64_t set = row ? row->dtypes : 0; set; set &= set - 1)
+        *(numeric_is_float(set & -set) ? &floats : &others) = 1;
+    return floats == others ? numeric_is_float(t->dtype) : floats;
+}
+
+static int make_logical(const driver_case *c, const driver_tensor *t, ref_tensor *to) {
     to->name = t->name;
     to->dtype = t->dtype;
     to->ndim = t->ndim;
     to->elems = t->elems;
     memcpy(to->shape, t->shape, sizeof to->shape);
     void *memory = calloc((size_t)(t->elems ? t->elems : 1), 8);
-    if (numeric_is_float(t->dtype))
+    if (is_float(c, t))
         to->f64 = memory;
     else
         to->i64 = memory;
@@ -72,8 +84,10 @@ static int make_logical(const driver_tensor *t, ref_tensor *to) {
 
 int case_decode(const driver_case *c, const driver_tensor *from, ref_tensor *to) {
     const unsigned char *data = case_host(c, from);
-    if (make_logical(from, to))
+    if (make_logical(c, from, to))
         return -1;
+    if (numeric_is_float(from->dtype) != (to->f64 != NULL))
+        return 0;
     walk w = walk_begin(from);
     for (int64_t i = 0; i < from->elems; i++) {
         if (to->f64)
@@ -93,6 +107,8 @@ void case_drop(ref_tensor *t) {
 
 static void encode(const driver_case *c, const driver_tensor *t, const ref_tensor *from) {
     unsigned char *data = case_host(c, t);
+    if (numeric_is_float(t->dtype) != (from->f64 != NULL))
+        return;
     walk w = walk_begin(t);
     for (int64_t i = 0; i < t->elems; i++) {
         const int64_t place = walk_next(&w);

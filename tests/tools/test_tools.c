@@ -226,6 +226,38 @@ static int notices(const char *keys, const char *tensor, int64_t offset, const c
     return found;
 }
 
+/* Problems of an operator that give one tensor a dtype of another kind than its row takes are made
+ * or refused with a sentence: whoever fills the tensors counts on their kinds. */
+static int64_t survives_kinds(const bolide_op *op) {
+    static const char *const kinds[] = {"f32", "i32", "u8"};
+    static problem p;
+    int64_t problems = 0;
+    for (int phase = 0; phase < 2; phase++) {
+        const bolide_param *row;
+        for (int64_t i = 0; (row = bolide_op_param(op, (bolide_phase)phase, i)); i++) {
+            for (int k = 0; case_is_tensor(row->kind) && k < 3; k++) {
+                char text[256], error[DRIVER_ERROR] = "";
+                (void)snprintf(text, sizeof text, "%s %s.dtype=%s", bolide_op_name(op), row->name,
+                               kinds[k]);
+                EXPECT(problem_parse_one(text, &p, error) == 0);
+                driver_case *c = driver_case_make_dry(&p, error);
+                EXPECT(c || error[0]);
+                driver_case_free(c);
+                problems++;
+            }
+        }
+    }
+    return problems;
+}
+
+static int refuses(const char *text, const char *reason) {
+    static problem p;
+    char error[DRIVER_ERROR] = "";
+    driver_case *c = problem_parse_one(text, &p, error) ? NULL : driver_case_make(&p, 1, error);
+    driver_case_free(c);
+    return !c && strstr(error, reason) != NULL;
+}
+
 static void test_driver(void) {
     EXPECT(judges("input=f32", 0, 0) && judges("input=f16", 0, 0) && judges("input=bf16", 0, 0));
     EXPECT(judges("input=f32", 1 << 8, -1) && judges("input=f16", 1 << 3, -1));
@@ -234,16 +266,18 @@ static void test_driver(void) {
     EXPECT(notices("input=f16", "out", -1, "behind the tensor"));
     EXPECT(notices("input=f16", "weight", 3, "in an input"));
     EXPECT(notices("input=f16 out.pad=4", "out", 64 * 2 + 1, "in a gap"));
-    static problem p;
-    char error[DRIVER_ERROR];
-    EXPECT(problem_parse_one("rmsnorm q=3", &p, error) == 0 && !driver_case_make(&p, 1, error) &&
-           strstr(error, "unknown key q"));
-    EXPECT(problem_parse_one("rmsnorm input.stride0=1099511627777", &p, error) == 0 &&
-           !driver_case_make(&p, 1, error));
-    EXPECT(problem_parse_one("rmsnorm n=99999999999 d=99999", &p, error) == 0 &&
-           !driver_case_make(&p, 1, error));
-    EXPECT(problem_parse_one("no_such_operator", &p, error) == 0 &&
-           !driver_case_make(&p, 1, error));
+    EXPECT(refuses("rmsnorm q=3", "unknown key q"));
+    EXPECT(refuses("rmsnorm input.stride0=1099511627777", ""));
+    EXPECT(refuses("rmsnorm n=99999999999 d=99999", ""));
+    EXPECT(refuses("no_such_operator", "no operator"));
+    EXPECT(refuses("rmsnorm x=i8", "x: expected a dtype that input takes; got i8"));
+    EXPECT(refuses("mm_bf16 x=f32", "a dtype that a takes"));
+    EXPECT(refuses("batch_decode x=u8", "a dtype that q_data_type takes"));
+    EXPECT(refuses("get_seq_lens x=f16", "a floating input"));
+    int64_t problems = 0;
+    for (int64_t i = 0; i < bolide_op_count(); i++)
+        problems += survives_kinds(bolide_op_at(i));
+    EXPECT(problems > 1000);
 }
 
 int main(void) {
