@@ -127,9 +127,14 @@ def _heads(tensor, head_size):
     """``[n, h * head_size]`` as ``[n, h, head_size]``, the same memory."""
     if tensor.ndim == 3:
         return tensor
+    width = tensor.shape[-1]
+    if head_size < 1 or width % head_size:
+        raise ValueError("apply_rope_with_cos_sin_cache: head_size: expected what divides the "
+                         f"{width} columns of query and key; got {head_size}")
+    heads = (width // head_size, head_size)
     if _frameworks.is_torch(tensor):
-        return tensor.unflatten(-1, (-1, head_size))
-    return _frameworks.view(tensor, (tensor.shape[0], -1, head_size))
+        return tensor.unflatten(-1, heads)
+    return _frameworks.view(tensor, (tensor.shape[0], *heads))
 
 
 def apply_rope_with_cos_sin_cache(positions: Tensor, query: Tensor, key: Tensor, head_size: int,

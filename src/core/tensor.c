@@ -78,12 +78,10 @@ int64_t bolide_dtype_parse(const char *name) {
 }
 
 bool bolide__is_contiguous(const bolide_tensor *t) {
-    if (!t->strides)
+    if (!t->strides || bolide__numel(t) == 0)
         return true;
     int64_t want = 1;
     for (int32_t i = t->ndim - 1; i >= 0; i--) {
-        if (t->shape[i] == 0)
-            return true;
         if (t->shape[i] != 1 && t->strides[i] != want)
             return false;
         want *= t->shape[i];

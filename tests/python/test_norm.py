@@ -270,3 +270,18 @@ def test_rope_from_table(fw, rng, close):
     bolide.apply_rope_with_cos_sin_cache_inplace(fw.tensor(pos, "int64"), q, k, 64, table, False)
     assert (fw.numbers(q) == fw.numbers(got[0])).all()
     assert (fw.numbers(k) == fw.numbers(got[1])).all()
+
+
+def test_rope_from_table_of_no_token(fw):
+    table = fw.tensor(np.zeros((4, 64)), "float32")
+    q, k = (fw.tensor(np.zeros((0, heads * 64)), "float16") for heads in (4, 2))
+    got = bolide.apply_rope_with_cos_sin_cache(fw.tensor(np.zeros(0), "int64"), q, k, 64, table)
+    assert [tuple(g.shape) for g in got] == [(0, 256), (0, 128)]
+
+
+@pytest.mark.parametrize("size", [100, 0, -64])
+def test_rope_from_table_head_size(fw, size):
+    table = fw.tensor(np.zeros((4, 64)), "float32")
+    x = fw.tensor(np.zeros((1, 256)), "float16")
+    with pytest.raises(ValueError, match=f"head_size: expected what divides the 256 .*; got {size}"):
+        bolide.apply_rope_with_cos_sin_cache(fw.tensor(np.zeros(1), "int64"), x, x, size, table)

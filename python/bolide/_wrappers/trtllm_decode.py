@@ -106,8 +106,9 @@ def _by_heads(tensor: Tensor, b: int, q_len: int, heads: int) -> Tensor:
     """``[b * q_len, h_q, d]`` with the rows of each request and head of the cache together:
     ``[b * heads * q_len, h_q / heads, d]``. A copy only with several tokens a request."""
     group = tensor.shape[1] // heads
-    return tensor.reshape(b, q_len, heads, group, -1).swapaxes(1, 2).reshape(
-        b * heads * q_len, group, tensor.shape[-1])
+    d = tensor.shape[-1]
+    return tensor.reshape(b, q_len, heads, group, d).swapaxes(1, 2).reshape(
+        b * heads * q_len, group, d)
 
 
 def _block_sparse(name: str, query: Tensor, cache: c.Cache, workspace_buffer: Tensor,

@@ -74,16 +74,6 @@ static bool is_taken(const bolide_variant *v, int64_t index) {
     return !strcmp(name, "x") || !strcmp(name, "at") || !strcmp(name, "extra");
 }
 
-static bool is_packed(const bolide_tensor *t) {
-    int64_t step = 1;
-    for (int32_t i = t->ndim; t->strides && i-- > 0;) {
-        if (t->shape[i] != 1 && t->strides[i] != step)
-            return false;
-        step *= t->shape[i];
-    }
-    return true;
-}
-
 static bool is_reachable(const bolide__call *call, const bolide_tensor *t) {
     if (call->ctx->device.type != BOLIDE_CUDA)
         return t->device.type != BOLIDE_CUDA;
@@ -104,7 +94,7 @@ static bolide_status check_param(const bolide__call *call, const bolide_variant 
     if (!(bolide__bit(t) & (BOLIDE_F32 | BOLIDE_I32 | BOLIDE_U8)))
         return BOLIDE_FAIL_ARG(call, "variant", p->name, "f32, i32 or u8", "%s",
                                bolide_dtype_name(bolide__bit(t)));
-    if (!is_packed(t))
+    if (!bolide__is_contiguous(t))
         return BOLIDE_FAIL_ARG(call, "variant", p->name, "a contiguous tensor", "strides");
     if (!t->data || !is_reachable(call, t))
         return BOLIDE_FAIL_ARG(call, "variant", p->name, "memory that the context reaches", "%s",
