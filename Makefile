@@ -106,7 +106,8 @@ check-isa: test ## test and time every instruction set of this machine
 	@python3 bench/compare.py --ours --isa all
 
 install: all ## install to PREFIX (/usr/local)
-	@cmake --install build --prefix $(PREFIX)
+	@cmake --install build --prefix "$(PREFIX)"
+	@tools/loader.sh "$(PREFIX)"
 
 clean: ## remove the build folder
 	@rm -rf build

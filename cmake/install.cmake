@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# make install: both libraries, the headers, the tool, and descriptions for pkg-config and CMake.
+# make install: both libraries, the headers, and descriptions for pkg-config and CMake.
 # An installed tree may be moved; nothing in it holds an absolute path.
 
 include(CMakePackageConfigHelpers)

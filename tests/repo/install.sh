@@ -69,4 +69,33 @@ else
     skip "install: g++ is not installed"
 fi
 
+# A loader's cache of our own: it covers one folder, and is brought up to date for that one alone.
+mkdir "$scratch/bin"
+cat >"$scratch/bin/ldconfig" <<END
+#!/bin/sh
+if [ "\${1:-}" = -Nv ]; then
+    echo "$prefix/lib: (from /etc/ld.so.conf:1)"
+else
+    echo run >>"$scratch/cache"
+    [ ! -f "$scratch/denied" ]
+fi
+END
+chmod +x "$scratch/bin/ldconfig"
+loader() {
+    PATH=$scratch/bin:$PATH tools/loader.sh "$1" 2>&1
+}
+mkdir -p "$scratch/other/lib"
+cp "$lib"/libbolide.so "$scratch/other/lib"
+{
+    loader "$scratch/other"
+    DESTDIR=$scratch loader "$prefix"
+    [ ! -f "$scratch/cache" ] || echo "ldconfig ran for a folder that its cache does not cover"
+    loader "$prefix"
+    [ -f "$scratch/cache" ] || echo "ldconfig did not run for $prefix/lib"
+} | verdict "install: the loader's cache"
+: >"$scratch/denied"
+{
+    loader "$prefix" | grep -q "run ldconfig as root" || echo "no word of ldconfig"
+} | verdict "install: a cache that cannot be written"
+
 finish
