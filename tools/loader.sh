@@ -11,7 +11,7 @@ PATH=$PATH:/usr/sbin:/sbin
 for folder in "$1"/lib*; do
     [ -f "$folder/libbolide.so" ] || continue
     ldconfig -Nv 2>/dev/null | sed -n 's/^\(\/[^:]*\):.*/\1/p' | while read -r known; do
-        [ "$known" -ef "$folder" ] || continue
+        [ "$(realpath "$known")" = "$(realpath "$folder")" ] || continue
         ldconfig 2>/dev/null ||
             echo "install: run ldconfig as root, so that programs find $folder/libbolide.so.0" >&2
         break
