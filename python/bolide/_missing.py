@@ -26,7 +26,8 @@ _PREDICATES = frozenset((
 _NORMS = ("fused_dit_gate_residual_layernorm_gamma_beta",
           "fused_dit_gate_residual_layernorm_scale_shift",
           "fused_dit_residual_layernorm_scale_shift", "fused_qk_rmsnorm_rope")
-_ENUMS = ("ActivationType", "RoutingMethodType", "WeightLayout")
+_ENUMS = ("ActivationType", "Fp8QuantizationType", "RoutingInputMode", "RoutingMethodType",
+          "WeightLayout")
 _CUTE = "cute_dsl.attention.wrappers"
 _ELSEWHERE = {
     f"{_CUTE}.batch_decode": dict.fromkeys(
@@ -35,8 +36,11 @@ _ELSEWHERE = {
     f"{_CUTE}.batch_mla": {"BatchMLADecodeCuteDSLWrapper": "_wrappers.cute"},
     f"{_CUTE}.batch_prefill": {"BatchPrefillCuteDSLWrapper": "_wrappers.cute"},
     "diffusion_ops": dict.fromkeys(_NORMS, "norm"),
-    "dsv3_ops": {"concat_mla_k": "concat_ops"},
+    "dsv3_ops": {"concat_mla_k": "concat_ops", "mm_M1_16_K7168_N128": "gemm",
+                 "mm_M1_16_K7168_N256": "gemm"},
     "fused_moe": dict.fromkeys(_ENUMS, "tllm_enums"),
+    "jit.core": {"gen_jit_spec": "jit.files"},
+    "jit.env": {"has_flashinfer_jit_cache": "utils"},
 }
 
 

@@ -111,7 +111,8 @@ def _rows(tensor, indices) -> int:
 
 def softmax(logits: Tensor, temperature: Optional[Union[float, Tensor]] = None,
             enable_pdl: Optional[bool] = None) -> Tensor:
-    """Softmax of each row divided by its temperature, in float32.
+    """Softmax of each row divided by its temperature, in float32. A row without a logit above -inf
+    gives zeros.
 
     :param logits: ``[n, v]`` float16, bfloat16 or float32.
     :param temperature: a number, or ``[n]`` float32. One that is 0 or less gives a row with 1 at

@@ -123,6 +123,16 @@ def test_documented_names_exist():
     assert not lost
 
 
+def test_every_spelling_of_what_is_there():
+    rows = {label(row): row for row in ROWS}
+    lost = []
+    for row in ROWS:
+        other = rows.get(row.get("same_as"))
+        if other is not None and (found(row) is None) != (found(other) is None):
+            lost.append(label(row if found(row) is None else other))
+    assert not lost
+
+
 def test_what_coverage_counts_exists():
     rows = {label(row)[len("flashinfer."):]: row for row in ROWS}
     counted = {p.function for p in bolide.coverage().parameters}

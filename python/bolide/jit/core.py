@@ -8,7 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Callable, List, Optional
 
-from .. import _library
+from .. import _library, _missing
 
 
 class MissingJITCacheError(RuntimeError):
@@ -70,3 +70,6 @@ def build_jit_specs(specs: List[JitSpec], verbose: bool = False,
     """Builds modules ahead; there is nothing to build. verbose and skip_prebuilt are hints."""
     for spec in specs:
         spec.build()
+
+
+__getattr__ = _missing.lookup(__name__)

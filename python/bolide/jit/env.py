@@ -8,5 +8,9 @@ import os
 import tempfile
 from pathlib import Path
 
+from .. import _missing
+
 FLASHINFER_CSRC_DIR = Path(__file__).resolve().parent / "templates"
 FLASHINFER_GEN_SRC_DIR = Path(tempfile.gettempdir()) / f"bolide-{os.getuid()}" / "generated"
+
+__getattr__ = _missing.lookup(__name__)
