@@ -184,6 +184,9 @@ def rope_quantize_fp8(
 ) -> Tuple[Tensor, Tensor, Tensor, Tensor]:
     """Rotates the first channels of q and k and converts all of them to fp8.
 
+    A product is rounded once: an element may differ from that of a program that rounds the rotated
+    channels to 16 bits before.
+
     :param q_rope: ``[n, h_q, d_rope]``, the channels that turn.
     :param k_rope: ``[n, h_kv, d_rope]``, or ``[n, d_rope]`` for keys without heads (MLA).
     :param q_nope: ``[n, h_q, d_nope]``, the others, or None.
