@@ -71,6 +71,7 @@ class Numpy:
 
     name = "numpy"
     device = "cpu"
+    unsigned = np.uint32
 
     def tensor(self, array, dtype):
         return np.ascontiguousarray(array).astype(_frameworks.numpy_dtype(_dtypes.of(dtype)))
@@ -88,6 +89,7 @@ class Torch:
     def __init__(self, device):
         self.name = f"torch-{device}"
         self.device = device
+        self.unsigned = torch.uint32
 
     def tensor(self, array, dtype):
         kind = _frameworks.torch_dtype(dtype)

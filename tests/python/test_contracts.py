@@ -245,6 +245,16 @@ def test_xqa(fw, rng, close, q_len):
     assert result is None
     expected, lse = b.expected(masks=masks, causal=True, window=8, sinks=sinks)
     b.check(close, out.reshape(-1, 4, 64), (2 * expected, lse))
+    pools = [x.reshape((-1, 64)) for x in b.cache]  # and unsigned pages, as FlashInfer's tests do
+    again = nans(b, *shape)
+    bolide.xqa(b.q.reshape(shape), *pools, b.table().view(fw.unsigned), lens, again, workspace(b),
+               None, 2, 16, fw.tensor(sinks.reshape(2, 2), "float32"), 2.0,
+               fw.tensor(np.array([0.5]), "float32"), 9, rcp_out_scale=4.0, q_seq_len=q_len,
+               mask=mask)
+    assert (fw.numbers(again) == fw.numbers(out)).all()
+    with pytest.raises(ValueError, match="xqa: k_cache: expected rows of whole pages of .16, 2"):
+        bolide.xqa(b.q.reshape(shape), pools[0][:33], pools[1][:33], b.table(), lens, out,
+                   workspace(b), None, 2, 16)
     with pytest.raises(ValueError, match="xqa: page_size: expected 16, as k_cache has; got 8"):
         bolide.xqa(b.q.reshape(shape), *b.cache, b.table(), lens, out, workspace(b), None, 2, 8)
 

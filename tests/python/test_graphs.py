@@ -254,7 +254,7 @@ def latent_decode(x):
 def latent_xqa(x):
     keys = x.cache[:, :, None]
     xqa_mla(x.q[:, None], keys, keys[..., :64], x.table, x.lens[:, None], x.out[:, None], x.space,
-            None, 16, q_scale=0.1 * 80 ** 0.5)
+            None, 16, q_scale=0.1)
 
 
 def latent_lengths(x):

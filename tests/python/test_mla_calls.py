@@ -152,10 +152,33 @@ def test_xqa(fw, rng, close):
     mine = _frameworks.empty(b.query, (5, 1, HEADS, CKV), "float32")
     keys = b.cache.reshape((b.cache.shape[0], PAGE, 1, D))
     assert xqa_mla(b.same_length(), keys, keys[..., :CKV], b.table, b.seq_lens.reshape((5, 1)),
-                   mine, b.space, None, PAGE, q_scale=0.5, kv_scale=2.0) is None
-    close(fw.numbers(mine)[:, 0], b.expected(D ** -0.5, 2.0)[0], "float32")
-    with pytest.raises(ValueError, match="v_cache: expected the latent part of k_cache"):
+                   mine, b.space, None, PAGE, q_scale=0.1, kv_scale=2.0) is None
+    close(fw.numbers(mine)[:, 0], b.expected(0.2, 2.0)[0], "float32")
+    with pytest.raises(ValueError, match="v_cache: expected .* tokens, as k_cache has"):
         xqa_mla(b.same_length(), keys, b.query, b.table, b.seq_lens, mine, b.space, None, PAGE)
+    with pytest.raises(ValueError, match=f"v_cache: expected at least {CKV} columns"):
+        xqa_mla(b.same_length(), keys, keys[..., :CKV - 8], b.table, b.seq_lens, mine, b.space,
+                None, PAGE)
+
+
+def test_xqa_values_of_their_own(fw, rng, close):
+    """Pools of rows of which the first columns are values, and unsigned pages, as FlashInfer's own
+    tests have them; then keys and values in one memory again."""
+    b = Dense(fw, rng, [1] * 5)
+    rows = b.cache.reshape((-1, D))
+    values = fw.tensor(rng.standard_normal(rows.shape), "float32")
+    out = _frameworks.empty(b.query, (5, 1, HEADS, CKV), "float32")
+    unsigned = b.table.view(fw.unsigned)
+    n = fw.numbers
+    for pool in (values, rows, values):
+        xqa_mla(b.same_length(), rows, pool, unsigned, b.seq_lens.reshape((5, 1)), out, b.space,
+                None, PAGE, q_scale=0.1, kv_scale=2.0)
+        for r, length in enumerate(b.lens):
+            keys, own = (n(p).reshape(-1, PAGE, D)[n(b.table)[r]].reshape(-1, D)[:length]
+                         for p in (rows, pool))
+            expected = attention(n(b.query)[r:r + 1], keys[:, None], own[:, None, :CKV],
+                                 causal=True, scale=0.2)[0]
+            close(n(out)[r], expected * 2.0, "float32")
 
 
 def test_dense_compiled(fw, rng, close):
@@ -175,9 +198,9 @@ def test_dense_compiled(fw, rng, close):
     out = _frameworks.empty(c.query, (5, 1, HEADS, CKV), "bfloat16")
     keys = c.cache[:, :, None]
     torch.compile(lambda q: xqa_mla(q * 1, keys, keys[..., :CKV], c.table, c.seq_lens, out, c.space,
-                                    None, PAGE), fullgraph=True, backend="aot_eager")(
+                                    None, PAGE, 0.2), fullgraph=True, backend="aot_eager")(
         c.same_length())
-    close(fw.numbers(out)[:, 0], c.expected(D ** -0.5)[0], "bfloat16")
+    close(fw.numbers(out)[:, 0], c.expected(0.2)[0], "bfloat16")
 
 
 def test_dense_refuses_by_name(fw, rng):

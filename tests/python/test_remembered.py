@@ -4,6 +4,8 @@ call made twice, and what a recipe must not do."""
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 import bolide
@@ -79,6 +81,43 @@ def test_a_recipe_follows_its_tensors(fw, rng, close):
         assert recipe is not remembered._NotPlain
     with pytest.raises(ValueError, match="trtllm_batch_decode_with_kv_cache: workspace_buffer: "):
         call(b.q, cache, space[:64], wide, b.lens, 32, b.d ** -0.5, 1.0)
+
+
+@pytest.mark.own_calls
+def test_tensors_that_were_one(fw, rng, close):
+    """Keys that are the values in one call and not in the next, with every shape the same."""
+    if fw.name == "numpy":
+        pytest.skip("recipes are of torch's tensors")
+    kept.recipes.clear()
+    b = Batch(fw, rng, [1] * 3, [9, 4, 17], layout="HND", page=4)
+    for values, numbers in ((b.k_cache, b.k64), (b.v_cache, b.v64), (b.k_cache, b.k64)):
+        b.v64 = numbers
+        for _ in range(2):
+            out = bolide.decode.trtllm_batch_decode_with_kv_cache(
+                b.q, (b.k_cache, values), b.workspace(1 << 22), b.table(), b.lens, 32,
+                b.d ** -0.5, 1.0)
+            b.check(close, out, b.expected())
+
+
+@pytest.mark.own_calls
+def test_tensors_of_one_memory(fw, rng, close):
+    """Queries and results in one memory, at another distance in each call: a view of the results is
+    not one of the queries."""
+    if fw.name == "numpy":
+        pytest.skip("recipes are of torch's tensors")
+    import torch
+
+    kept.recipes.clear()
+    b = test_mla_calls.Dense(fw, rng, [1] * 5)
+    query = b.same_length()
+    shape, n = (*query.shape[:-1], test_mla_calls.CKV), query.numel()
+    for distance in (n, n + 64, n + 128):
+        arena = torch.full((4 * n,), float("nan"), device=fw.device)
+        mine = arena[:n].view(query.shape)
+        out = arena[distance:distance + math.prod(shape)].view(shape)
+        mine.copy_(query)
+        b.call(mine, out=out)
+        close(fw.numbers(out)[:, 0], b.expected(0.2)[0], "float32")
 
 
 @pytest.mark.own_calls

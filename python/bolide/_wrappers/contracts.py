@@ -59,10 +59,25 @@ def int32(tensor: Any) -> Any:
     """Lengths as one row of int32; unsigned ones are looked at as signed ones."""
     if tensor is None:
         return None
-    tensor = flat(tensor)
+    return table(flat(tensor))
+
+
+def table(tensor: Any) -> Any:
+    """Page ids, unsigned ones looked at as signed ones."""
     if _frameworks.dtype_bit(tensor) != _UINT32:
         return tensor
     return tensor.view(torch.int32 if _frameworks.is_torch(tensor) else "int32")
+
+
+def pool(name: str, argument: str, cache: Any, shape: tuple) -> Any:
+    """A cache, also as a pool of ``[rows, d]`` whose pages have this shape."""
+    if cache.ndim != 2:
+        return cache
+    try:
+        return _frameworks.view(cache, (-1, *shape, cache.shape[1]))
+    except (AttributeError, RuntimeError, ValueError):
+        raise expect(name, argument, f"rows of whole pages of {list(shape)}",
+                     f"shape {list(cache.shape)}") from None
 
 
 def one_sink(name: str, sinks: Any) -> Any:

@@ -316,23 +316,27 @@ def xqa_mla(
 ) -> None:
     """Multi-head latent attention of one token of each request, into output.
 
-    The logits are ``q . k * q_scale * kv_scale / sqrt(d)``, the result is multiplied by kv_scale.
+    The logits are ``q . k * q_scale * kv_scale``, without a root of d as in FlashInfer's kernel; the
+    result is multiplied by kv_scale.
 
     :param q: ``[b, 1, h, d]``, latent part first. :param k_cache: ``[pages, page_size, d]``, with
-        an axis of size 1 more or without.
-    :param v_cache: the latent part of k_cache, ``[pages, page_size, d_v]``, or all of k_cache: the
-        same memory; others are refused.
-    :param page_table: ``[b, m]`` int32. :param seq_lens: ``[b]`` or ``[b, 1]`` int32 or uint32.
+        an axis of size 1 more or without, or ``[rows, d]``.
+    :param v_cache: of the same pages, of which the first d_v columns count. Where it is the memory
+        of k_cache the kernels of latent attention run; while torch compiles it has to be.
+    :param page_table: ``[b, m]`` int32 or uint32. :param seq_lens: ``[b]`` or ``[b, 1]`` int32 or
+        uint32.
     :param output: ``[b, 1, h, d_v]``. :param page_size: that of k_cache.
     :param semaphores: a hint, as are sm_count and enable_pdl: a call needs none.
     """
     name = "xqa_mla"
-    keys = without_head_axis(name, "k_cache", k_cache, (1, 2))
-    values = without_head_axis(name, "v_cache", v_cache, (1, 2))
+    page = (page_size,)
+    keys = without_head_axis(name, "k_cache", c.pool(name, "k_cache", k_cache, page), (1, 2))
+    values = without_head_axis(name, "v_cache", c.pool(name, "v_cache", v_cache, page), (1, 2))
     if keys.shape[1] != page_size:
         raise wrong(name, "page_size", keys.shape[1], page_size)
     if values.shape[:2] != keys.shape[:2]:
-        raise wrong(name, "v_cache", "the latent part of k_cache, the same memory", "another")
+        raise wrong(name, "v_cache", f"{list(keys.shape[:2])} tokens, as k_cache has",
+                    list(values.shape[:2]))
     d, latent = q.shape[-1], output.shape[-1]
     n, heads = q.shape[0] * (q.shape[1] if q.ndim == 4 else 1), q.shape[-2]
     if q.ndim == 4 and q.shape[1] != 1:
@@ -340,11 +344,34 @@ def xqa_mla(
     lens = c.int32(seq_lens)
     if lens.shape[0] != n:
         raise wrong(name, "seq_lens", f"[{n}]", list(seq_lens.shape))
-    dense_call(name, flat(name, "q", q, (n, heads, d)), keys, workspace_buffer, latent, d - latent,
-               page_table, lens, _memory.counted(n + 1, lens),
-               flat(name, "output", output, (n, heads, latent)), None,
-               q_scale * kv_scale * d ** -0.5, kv_scale, None, values=values, spelled={
+    if values.shape[-1] < latent:
+        raise wrong(name, "v_cache", f"at least {latent} columns, as output has", values.shape[-1])
+    rows, out = flat(name, "q", q, (n, heads, d)), flat(name, "output", output, (n, heads, latent))
+    if not (compiling() or _frameworks.dispatches(out) or _memory.same_place(values, keys)):
+        return _values_apart(name, rows, keys, values[..., :latent], workspace_buffer,
+                             c.table(page_table), lens, out, q_scale, kv_scale)
+    dense_call(name, rows, keys, workspace_buffer, latent, d - latent, c.table(page_table), lens,
+               _memory.counted(n + 1, lens), out, None, q_scale * kv_scale, kv_scale, None,
+               values=values, spelled={
                    "q_nope": "q", "q_pe": "q", "ckv_cache": "k_cache", "kpe_cache": "k_cache",
                    "block_tables": "page_table", "out": "output", "num_heads": "q",
                    "q_scale": "q_scale", "o_scale": "kv_scale", "head_dim_ckv": "output",
                    "head_dim_kpe": "q"})
+    return None
+
+
+def _values_apart(name: str, query: Tensor, keys: Tensor, values: Tensor, workspace_buffer: Tensor,
+                  table: Tensor, lens: Tensor, out: Tensor, q_scale: Any, kv_scale: Any) -> None:
+    """Decoding with one head of keys, whose values are other memory."""
+    kv = c.scale(kv_scale)
+    plan = {"num_qo_heads": query.shape[1], "num_kv_heads": 1, "page_size": keys.shape[1],
+            "head_dim": query.shape[-1], "head_dim_vo": values.shape[-1], "kv_layout": "NHD",
+            "seq_lens": lens, "q_data_type": _frameworks.dtype_bit(query), "causal": True,
+            "kv_data_type": _frameworks.dtype_bit(keys), "q_len_per_req": 1, "window_left": -1,
+            "o_data_type": _frameworks.dtype_bit(out), "sm_scale": 1.0}
+    run = {"q": query, "k_cache": keys[:, :, None], "v_cache": values[:, :, None],
+           "block_tables": table, "q_scale": c.scale(q_scale), "k_scale": kv, "v_scale": kv,
+           "o_scale": 1.0, "out": out}
+    c.once(name, "batch_decode", workspace_buffer, plan, run, {
+        "block_tables": "page_table", "out": "output", "num_qo_heads": "q", "head_dim": "q",
+        "head_dim_vo": "output", "k_scale": "kv_scale", "v_scale": "kv_scale"})

@@ -6,8 +6,9 @@ A recipe says where each value of plan and run comes from: a constant, an argume
 what a function derives from arguments alone, or new memory. No view is made again: the library
 takes a description of one, of which only the address changes. A recipe is made by looking at what a
 first call gave to the library, and only where that says all: the library was called once, every
-tensor it got is an argument's memory, and what was returned is what it wrote. Where a recipe fails,
-the function itself is called, which says why.
+tensor it got is an argument's memory, and what was returned is what it wrote. Arguments that were
+one tensor have to be one again, and so those that a view may equally be of have to lie together.
+Where a recipe fails, the function itself is called, which says why.
 """
 
 from __future__ import annotations
@@ -49,8 +50,9 @@ class _Recipe:
     are kept anyway, new memory, and behind them what each step makes: views of an item, or what is
     derived. Values that are no tensors are bound once and for all."""
 
-    __slots__ = ("place", "gpu", "counted", "new", "steps", "plan", "plan_items", "run", "run_items",
-                 "workspace", "room", "where", "result", "single")
+    __slots__ = ("place", "gpu", "counted", "new", "steps", "plan", "plan_items", "run",
+                 "run_items", "workspace", "room", "where", "result", "single", "packed", "same",
+                 "together")
 
     def __init__(self, record: Record, tensors: list, result: Any):
         call = record.call
@@ -62,6 +64,9 @@ class _Recipe:
                      if _frameworks.is_tensor(v) and _memory.is_counted(v)]
         self.new: list[tuple] = []
         self.steps: list[tuple] = []
+        self.packed: set[int] = set()
+        self.same = [(i, j) for j, t in enumerate(tensors) for i in range(j) if tensors[i] is t]
+        self.together: set[tuple] = set()
         items = [*tensors, *self.counted]
         self.single = not isinstance(result, tuple)
         results = [] if result is None else [result] if self.single else list(result)
@@ -73,6 +78,8 @@ class _Recipe:
         self.workspace = -1 if own else self._index(record.workspace, items)
         self.room = self.place.need if own else _bytes(record.workspace)
         self.result = [None if t is None else self._index(t, items) for t in results]
+        if self.packed.intersection(self.result):
+            raise _NotPlain
         name = call.bound.plan.name
         self.plan, self.plan_items = self._bound(name, "plan", call.bound.names, call.plan, items)
         self.run, self.run_items = self._bound(name, "run", OPERATORS[name].run_names, call.run,
@@ -111,16 +118,32 @@ class _Recipe:
         for made, function, arguments in kept.derived:
             if made is value:
                 return self._derive(made, function, arguments, items)
-        for j, item in enumerate(items):
-            if type(value) in _direct and _same_memory(value, item):
-                if not self.steps or self.steps[-1][0] != j:
-                    self.steps.append((j, item.stride(), []))
-                described = _frameworks.pack(value)[_frameworks.PLACE.size:]
-                pack = struct.Struct(f"{_frameworks.PLACE.format}{len(described)}s").pack
-                self.steps[-1][2].append((value.data_ptr() - item.data_ptr(), pack, described))
-                items.append(value)
-                return len(items) - 1
-        raise _NotPlain
+        if type(value) not in _direct:
+            raise _NotPlain
+        j = self._base(value, items)
+        if not self.steps or self.steps[-1][0] != j:
+            self.steps.append((j, items[j].stride(), []))
+        described = _frameworks.pack(value)[_frameworks.PLACE.size:]
+        pack = struct.Struct(f"{_frameworks.PLACE.format}{len(described)}s").pack
+        self.steps[-1][2].append((value.data_ptr() - items[j].data_ptr(), pack, described))
+        self.packed.add(len(items))
+        items.append(value)
+        return len(items) - 1
+
+    def _base(self, value: Any, items: list) -> int:
+        """The item that a tensor is a view of. Where it may be one of several in the same memory, a
+        later call must have them as far from each other."""
+        first, last = _extent(value)
+        found = [j for j, item in enumerate(items)
+                 if j not in self.packed and _same_memory(value, item)]
+        inside = [j for j in found
+                  if _extent(items[j])[0] <= first and last <= _extent(items[j])[1]]
+        found = [j for j in inside if items[j].data_ptr() == first] or inside or found
+        if not found:
+            raise _NotPlain
+        at = items[found[0]].data_ptr()
+        self.together.update((found[0], j, items[j].data_ptr() - at) for j in found[1:])
+        return found[0]
 
     def _derive(self, made: Any, function: Callable, arguments: tuple, items: list) -> int:
         """A step that derives a tensor again, from tensors that are items themselves."""
@@ -140,10 +163,17 @@ class _Recipe:
         return len(items) - 1
 
     def make(self, items: list) -> Any:
-        """The call. ValueError where a view is another one than it was."""
+        """The call. ValueError where a view is another one than it was, or tensors that were one
+        are not any more."""
         place, gpu = self.place, self.gpu
         stream = None if gpu < 0 else _frameworks.current_stream(gpu)
         items += self.counted
+        for i, j in self.same:
+            if items[i] is not items[j]:
+                raise ValueError
+        for i, j, distance in self.together:
+            if items[j].data_ptr() - items[i].data_ptr() != distance:
+                raise ValueError
         for shape, dtype, device in self.new:
             items.append(torch.empty(shape, dtype=dtype, device=device))
         for j, first, second in self.steps:
@@ -187,6 +217,13 @@ def _getter(*indices: int) -> Callable:
 
 def _bytes(workspace: Any) -> int:
     return workspace.numel() * workspace.element_size()
+
+
+def _extent(tensor: Any) -> tuple[int, int]:
+    """The addresses where a tensor's elements begin and end."""
+    at, size = tensor.data_ptr(), tensor.element_size()
+    steps = [(n - 1) * step for n, step in zip(tensor.shape, tensor.stride()) if n]
+    return at, at + (sum(steps) + 1) * size
 
 
 def _same_memory(a: Any, b: Any) -> bool:

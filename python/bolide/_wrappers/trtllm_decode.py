@@ -296,9 +296,9 @@ def xqa(
 
     :param q: ``[b, 1, h_q, d]``, with several tokens a request ``[b, 1, q_seq_len, h_q, d]``, with
         q_cu_seq_lens ``[…, h_q, d]``. :param output: of the same shape, any float dtype; written.
-    :param k_cache: ``[pages, page_size, h_kv, d]`` (NHD) or ``[pages, h_kv, page_size, d]``;
-        v_cache likewise. Any page size.
-    :param page_table: ``[b, m]`` int32. :param seq_lens: ``[b, 1]`` uint32 or int32.
+    :param k_cache: ``[pages, page_size, h_kv, d]`` (NHD) or ``[pages, h_kv, page_size, d]``, or the
+        same as ``[rows, d]``; v_cache likewise. Any page size.
+    :param page_table: ``[b, m]`` int32 or uint32. :param seq_lens: ``[b, 1]`` uint32 or int32.
     :param workspace_buffer: of any content. :param semaphores: not needed, and not touched.
     :param sinks: ``[h_kv, h_q / h_kv]`` float32, logits that join each row's sum.
     :param q_scale: with kv_scale numbers or float32 tensors of one element.
@@ -309,7 +309,10 @@ def xqa(
     """
     name = "xqa"
     c.no_nvfp4(name, k_sf_cache=k_sf_cache, v_sf_cache=v_sf_cache)
-    cache = c.cache_of(name, (k_cache, v_cache), kv_layout, page_table)
+    page = (page_size, num_kv_heads) if kv_layout == "NHD" else (num_kv_heads, page_size)
+    cache = c.cache_of(name, (c.pool(name, "k_cache", k_cache, page),
+                              c.pool(name, "v_cache", v_cache, page)), kv_layout,
+                       c.table(page_table))
     for argument, expected, got in (("num_kv_heads", cache.heads, num_kv_heads),
                                     ("page_size", cache.page_size, page_size)):
         if expected != got:
