@@ -34,7 +34,8 @@ static bolide_status check_head(bolide__call *call, const void *args) {
             head->tag ? "another struct or another ABI" : "a struct that was not initialised");
     const uint32_t full = entry_of(call->op, call->phase)->args_size;
     if (head->size < sizeof *head || head->size > full || head->size % 8 != 0)
-        return BOLIDE_FAIL_ARG(call, "args", "size", bolide__text("at most %u bytes", full), "%u",
+        return BOLIDE_FAIL_ARG(call, "args", "size",
+                               bolide__text("a multiple of 8 from 8 to %u bytes", full), "%u",
                                head->size);
     return BOLIDE_OK;
 }

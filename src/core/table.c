@@ -512,7 +512,8 @@ bolide_status bolide_args_init(const char *entry, void *args, size_t size) {
             const size_t full = bolide_op_args_size(op, (bolide_phase)phase);
             if (size < sizeof(bolide_args_head) || size > full || size % 8 != 0)
                 return bolide__fail_arg(BOLIDE_INVALID_ARGUMENT, name, entry, "size",
-                                        bolide__text("at most %zu bytes", full), "%zu", size);
+                                        bolide__text("a multiple of 8 from 8 to %zu bytes", full),
+                                        "%zu", size);
             memcpy(args, p->defaults, size);
             ((bolide_args_head *)args)->size = (uint32_t)size;
             return BOLIDE_OK;

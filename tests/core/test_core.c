@@ -267,7 +267,11 @@ static void test_struct(void) {
     refused(plan(&f), BOLIDE_INVALID_ARGUMENT, "args", "not initialised");
     set_up(&f);
     f.pa.head.size = sizeof f.pa + 8;
-    refused(plan(&f), BOLIDE_INVALID_ARGUMENT, "args", "at most");
+    refused(plan(&f), BOLIDE_INVALID_ARGUMENT, "args", "a multiple of 8 from 8 to");
+    f.pa.head.size = 12;
+    refused(plan(&f), BOLIDE_INVALID_ARGUMENT, "args", "a multiple of 8 from 8 to");
+    refused(bolide_args_init("rmsnorm", &f.pa, 3), BOLIDE_INVALID_ARGUMENT, "rmsnorm",
+            "a multiple of 8 from 8 to 40 bytes; got 3");
     f.pa.head.size = offsetof(toy_plan_args, plan);
     refused(plan(&f), BOLIDE_INVALID_ARGUMENT, "plan", "NULL");
     set_up(&f);
