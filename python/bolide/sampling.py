@@ -77,6 +77,10 @@ def _word(name, arg, value, like):
     return value if value > -2**63 else _frameworks.full(like, (1,), "int64", value)
 
 
+def _kind(value):
+    return "a tensor" if _frameworks.is_tensor(value) else repr(value)
+
+
 def _draw(name, like, generator, seed, offset, increment):
     """Seed and offset of a call, as it was given them or from a generator."""
     if seed is None and offset is None:
@@ -88,9 +92,11 @@ def _draw(name, like, generator, seed, offset, increment):
                     torch.zeros(1, **kind))
         seed, offset = get_seed_and_offset(increment, generator, like.device)
     if seed is None or offset is None:
-        raise ValueError(f"{name}: seed, offset: expected both or neither")
+        raise ValueError(f"{name}: seed, offset: expected both or neither; got "
+                         f"{_kind(seed)}, {_kind(offset)}")
     if _frameworks.is_tensor(seed) != _frameworks.is_tensor(offset):
-        raise ValueError(f"{name}: seed, offset: expected two integers or two tensors")
+        raise ValueError(f"{name}: seed, offset: expected two integers or two tensors; got "
+                         f"{_kind(seed)}, {_kind(offset)}")
     return _word(name, "seed", seed, like), _word(name, "offset", offset, like)
 
 

@@ -135,9 +135,9 @@ def test_seed_forms(fw, rng):
     for bad in (2**64, -2**63 - 1):
         with pytest.raises(ValueError, match=f"seed: value: expected a number of 64 bits; got {bad}"):
             bolide.sampling_from_probs(probs, seed=bad, offset=0)
-    with pytest.raises(ValueError, match="two integers or two tensors"):
+    with pytest.raises(ValueError, match="two integers or two tensors; got 7, a tensor"):
         bolide.sampling_from_probs(probs, seed=7, offset=tensor[1])
-    with pytest.raises(ValueError, match="both or neither"):
+    with pytest.raises(ValueError, match="both or neither; got 7, None"):
         bolide.sampling_from_probs(probs, seed=7)
     with pytest.raises(ValueError, match="seed: value: expected an integer or a tensor"):
         bolide.sampling_from_probs(probs, seed="7", offset=0)
