@@ -398,7 +398,14 @@ def register_fake_op(name: str, fn: Optional[Callable] = None) -> Callable:
 
 def supported_compute_capability(supported_ccs: Any) -> Callable:
     """Marks a check with the capabilities (major * 10 + minor) for which it holds."""
-    capabilities = {int(cc) for cc in supported_ccs}
+    try:
+        capabilities = set(supported_ccs)
+    except TypeError:
+        raise TypeError("supported_ccs: must be an iterable of integers; got "
+                        f"{type(supported_ccs).__name__}") from None
+    for cc in capabilities:
+        if type(cc) is not int:
+            raise TypeError(f"supported_ccs: each must be an integer; got {type(cc).__name__}")
 
     def mark(fn: Callable) -> Callable:
         fn._supported_ccs = capabilities
@@ -422,11 +429,11 @@ def backend_requirement(backend_checks: dict, common_check: Optional[Callable] =
     The function gains ``skip_check=False`` and the predicates is_backend_supported(backend, cc),
     is_compute_capability_supported(cc), has_backend(name), has_backend_choices(). A check returns
     whether a problem fits, and gets the function's arguments; for "auto" those that fit, in the
-    order of heuristic_func, become ``suitable_auto_backends``.
+    order of heuristic_func, become ``suitable_auto_backends``. Of a check without
+    :func:`supported_compute_capability` no capability is known: it has none.
     """
     def allows(check: Optional[Callable], cc: Optional[int]) -> bool:
-        ccs = getattr(check, "_supported_ccs", None)
-        return cc is None or ccs is None or cc in ccs
+        return cc is None or cc in getattr(check, "_supported_ccs", ())
 
     def decorate(fn: Callable) -> Callable:
         signature = inspect.signature(fn)
@@ -434,24 +441,39 @@ def backend_requirement(backend_checks: dict, common_check: Optional[Callable] =
         def is_compute_capability_supported(cc: int) -> bool:
             if backend_checks:
                 return any(allows(check, cc) for check in backend_checks.values())
+            if not hasattr(common_check, "_supported_ccs"):
+                raise ValueError(f"{fn.__name__}: is_compute_capability_supported: common_check is "
+                                 "without supported_compute_capability")
             return allows(common_check, cc)
 
         def is_backend_supported(backend: str, cc: Optional[int] = None) -> bool:
+            if not backend_checks:
+                raise ValueError(f"{fn.__name__}: is_backend_supported: there is no choice of "
+                                 "backends")
             return backend in backend_checks and allows(backend_checks[backend], cc)
 
         def fits(check: Optional[Callable], arguments: dict) -> bool:
             return check is None or check(**arguments) is not False
+
+        def may(check: Callable, arguments: dict) -> bool:
+            try:
+                return fits(common_check, arguments) and fits(check, arguments)
+            except ValueError:
+                return False
 
         def hold(arguments: dict, device: Any) -> None:
             major, minor = _capability(device) if device is not None else (0, 0)
             cc = 10 * major + minor if major else None
             backend = arguments.get("backend")
             if not backend_checks:
+                if common_check is None:
+                    raise ValueError(f"{fn.__name__}: backend_requirement: expected backend_checks "
+                                     "or common_check; got neither")
                 if not allows(common_check, cc):
                     raise BackendSupportedError(f"{fn.__name__}: not for compute capability {cc}")
             elif backend == "auto":
                 found = [name for name, check in backend_checks.items()
-                         if allows(check, cc) and fits(check, arguments)]
+                         if allows(check, cc) and may(check, arguments)]
                 if heuristic_func is not None and found:
                     found = list(heuristic_func(found, **arguments))
                 if not found:
