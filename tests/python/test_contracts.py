@@ -340,6 +340,26 @@ def test_fmha_v2(fw, rng, close, layout):
     b.check(close, got, b.expected(masks=chunk_masks(b, 8)))
 
 
+@pytest.mark.parametrize("layout", ["NHD", "HND"])
+def test_fmha_v2_pages_of_one_memory(fw, rng, close, layout):
+    """Keys and values behind one another, pages of both counted from the first of the keys."""
+    b = Batch(fw, rng, [5, 1, 0, 9], [5, 3, 17, 40], dtype="float16", layout=layout)
+    n = fw.numbers
+    both = fw.tensor(np.concatenate([n(b.k_cache), n(b.v_cache)[::-1]]), "float16")
+    pages = len(b.k_cache)
+    k, v = both[:pages], both[pages:]
+    own = n(b.table())
+    tables = b.index(np.stack([own, np.where(own < pages, 2 * pages - 1 - own, own)], 1))
+    starts = b.index(np.concatenate([[0], np.cumsum(b.kv_lens)]))
+    for _ in range(2):
+        got = trtllm_fmha_v2_prefill((b.q, (k, v)), f"Q_PAGED_KV_{layout}", workspace(b), b.lens,
+                                     64, 64, 0.125, 1.0, 4, b.qo, starts, tables)
+        b.check(close, got, b.expected(causal=True))
+    with pytest.raises(ValueError, match="block_tables: expected .b, 2, pages. with two caches"):
+        trtllm_fmha_v2_prefill((b.q, (k, v[:-1])), f"Q_PAGED_KV_{layout}", workspace(b), b.lens,
+                               64, 64, 0.125, 1.0, 4, b.qo, starts, tables)
+
+
 def test_fmha_v2_statistics(fw, rng, close):
     b = Batch(fw, rng, [5, 1, 0, 9], [5, 3, 17, 40], dtype="float16")
     out = nans(b, 15, 4, 64)

@@ -111,9 +111,14 @@ def is_dense(tensor: Any) -> bool:
 
 def same_place(a: Any, b: Any) -> bool:
     """Whether two tensors begin at the same address."""
+    return _frameworks.is_torch(a) == _frameworks.is_torch(b) and distance(a, b) == 0
+
+
+def distance(a: Any, b: Any) -> int:
+    """Bytes from the beginning of a tensor to that of another."""
     if _frameworks.is_torch(a):
-        return _frameworks.is_torch(b) and a.data_ptr() == b.data_ptr()
-    return a.__array_interface__["data"][0] == b.__array_interface__["data"][0]
+        return b.data_ptr() - a.data_ptr()
+    return b.__array_interface__["data"][0] - a.__array_interface__["data"][0]
 
 
 def write(buffer: Any, tensor: Any) -> None:

@@ -11,9 +11,11 @@ from typing import Any, NamedTuple, Optional
 
 from .. import _dtypes, _frameworks
 from .._arguments import later, split_paged
+from .._binding import compiling
 from .._library import torch
+from . import _memory
 from ._base import refuse
-from .once import MANY_ROWS, Own, once  # noqa: F401
+from .once import MANY_ROWS, Own, looked_at, once  # noqa: F401
 
 Tensor = Any
 LN2 = math.log(2)
@@ -160,6 +162,20 @@ def cache_of(name: str, kv_cache: Any, kv_layout: str, block_tables: Tensor,
         raise expect(name, "block_tables", "[b, 2, pages] without uses_shared_paged_kv_idx",
                      list(block_tables.shape))
     return Cache(k, v, block_tables[:, 0], block_tables[:, 1], kv_layout)
+
+
+def cache_of_one_memory(name: str, k: Any, v: Any, kv_layout: str, block_tables: Tensor) -> Cache:
+    """Caches apart in one memory, whose tables ``[b, 2, m]`` count pages from the first of k."""
+    if compiling() or _frameworks.dispatches(k):
+        raise NotImplementedError(f"{name}: block_tables: expected [b, m] while torch traces; got "
+                                  f"{list(block_tables.shape)}")
+    looked_at()  # at addresses
+    page = math.prod(k.shape[1:]) * k.dtype.itemsize
+    apart = _memory.distance(k, v)
+    if block_tables.shape[1] != 2 or k.shape != v.shape or not page or apart % page:
+        raise expect(name, "block_tables", "[b, 2, pages] with two caches of one shape in one "
+                     "memory, whole pages apart", f"{list(block_tables.shape)}, {apart} bytes")
+    return Cache(k, v, block_tables[:, 0], block_tables[:, 1] - apart // page, kv_layout)
 
 
 def no_nvfp4(name: str, **arguments: Any) -> None:

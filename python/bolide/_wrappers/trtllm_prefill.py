@@ -250,7 +250,8 @@ def trtllm_fmha_v2_prefill(
         cum_seq_lens_kv: its keys, read without pages.
     :param max_q_len: bound of the rows, max_kv_len of the keys of a request.
     :param bmm1_scale: of the logits, bmm2_scale of the result: numbers or float32 tensors.
-    :param block_tables: ``[b, m]`` int32 page ids, of the layouts with pages.
+    :param block_tables: ``[b, m]`` int32 page ids, of the layouts with pages; with a pair of caches
+        in one memory also ``[b, 2, m]``, those of keys and of values, counted from the first key's.
     :param out: ``[rows, h_q, d_v]``. :param out_dtype: of the result: out's, else q's.
     :param sinks: ``[h_q]`` float32, or a list with that tensor.
     :param pos_encoding_mode: None, "NONE", "ROPE_LLAMA" or "ALIBI".
@@ -284,7 +285,10 @@ def trtllm_fmha_v2_prefill(
             raise c.expect(name, "qkv", f"queries and a cache, and block_tables, with {layout}",
                            "no block_tables" if block_tables is None else "another form")
         q, kv = qkv[0], qkv[1] if len(qkv) == 2 else tuple(qkv[1:])
-        cache = c.cache_of(name, kv, layout[-3:], block_tables)
+        if isinstance(kv, (tuple, list)) and block_tables.ndim == 3:
+            cache = c.cache_of_one_memory(name, *kv, layout[-3:], block_tables)
+        else:
+            cache = c.cache_of(name, kv, layout[-3:], block_tables)
         q_v = cache.v
     else:
         q, k, v = _parts(name, qkv, layout)
