@@ -25,6 +25,8 @@ enum {
     STAGING_HEAD = 256,
     CPU_TILE_ROWS = BOLIDE__ATTN_TILE_ROWS, /* packed rows of a prefill tile: amortises the packing
                                                of K and V */
+    CPU_LEAST_TILE_ROWS = 64,               /* packing K and V anew for these costs a twentieth */
+    CPU_TILES = 32,                         /* of all key heads that a small problem has */
     CPU_UNIT_STRETCHES = 64, /* stretches over all key heads; fixed, so threads change no bits */
     MIN_CHUNK = 512,
     MIN_PIECE = 256,  /* keys of a single request that are worth a block */
@@ -220,12 +222,24 @@ static int64_t largest_divisor(int64_t x, int64_t limit) {
     return d;
 }
 
+/* Rows of a tile: fewer in a small causal problem, whose whole ones would leave threads without
+ * work and hold keys that half of their rows do not see. Not where a request is to have the same
+ * bits in any batch. */
+static int64_t cpu_tile_rows(const bolide__call *call, const bolide__attention_problem *pr,
+                             const bolide__schedule_maxima *m) {
+    const int64_t own = pr->q_len_per_req * (pr->h_q / pr->h_kv);
+    int64_t rows = CPU_TILE_ROWS;
+    if (pr->causal && split_of(call, pr) == BOLIDE__SPLIT_BALANCED)
+        while (rows > CPU_LEAST_TILE_ROWS && m->rows * pr->h_q < rows * CPU_TILES)
+            rows /= 2;
+    return own && own < rows ? own : rows;
+}
+
 /* Tiles, workers and units. A small tile on a cache with heads inside tokens takes several heads
  * at once, so that memory is read from end to end. */
 static void choose_cpu(const bolide__call *call, const bolide__attention_problem *pr,
-                       frozen_part *f) {
-    const int64_t rows = pr->q_len_per_req * (pr->h_q / pr->h_kv);
-    f->tile_rows = rows && rows < CPU_TILE_ROWS ? rows : CPU_TILE_ROWS;
+                       frozen_part *f, const bolide__schedule_maxima *m) {
+    f->tile_rows = cpu_tile_rows(call, pr, m);
     const bool together = pr->kv_layout == BOLIDE_NHD && f->tile_rows <= 16 && !pr->variant;
     f->unit_heads = together ? largest_divisor(f->h_kv, 16) : 1;
     const int64_t units = f->h_kv / f->unit_heads;
@@ -422,7 +436,7 @@ static bolide_status lay_out(const bolide__call *call, const bolide__attention_p
     if (cuda)
         choose_cuda(call, pr, f, &maxima);
     else
-        choose_cpu(call, pr, f);
+        choose_cpu(call, pr, f, &maxima);
     if (cuda && pr->single) {
         lay_out_rule(pr, f, on_host(pr->qo_indptr)[1], on_host(pr->kv_indptr)[1]);
         carve_scratch(f);
