@@ -99,8 +99,8 @@ def test_dense(fw, rng, close, dtype, q_len):
     out = _frameworks.empty(b.query, (5, q_len, HEADS, CKV), dtype)
     lse = _frameworks.empty(b.query, (5, q_len, HEADS), "float32")
     sinks = fw.tensor(rng.standard_normal(HEADS), "float32")
-    found = b.call(b.same_length(), kv_cache=four, out=out, lse=lse, return_lse=True,
-                   sinks=[sinks], bmm2_scale=2.0, backend="trtllm-gen")
+    found = b.call(b.same_length(), kv_cache=four, block_tables=b.table.view(fw.unsigned), out=out,
+                   lse=lse, return_lse=True, sinks=[sinks], bmm2_scale=2.0, backend="trtllm-gen")
     assert found[0] is out and found[1] is lse
     b.check(close, found, b.expected(0.2, 2.0, fw.numbers(sinks)))
 

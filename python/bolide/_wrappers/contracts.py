@@ -66,7 +66,7 @@ def int32(tensor: Any) -> Any:
 
 def table(tensor: Any) -> Any:
     """Page ids, unsigned ones looked at as signed ones."""
-    if _frameworks.dtype_bit(tensor) != _UINT32:
+    if not _frameworks.is_tensor(tensor) or _frameworks.dtype_bit(tensor) != _UINT32:
         return tensor
     return tensor.view(torch.int32 if _frameworks.is_torch(tensor) else "int32")
 
@@ -156,6 +156,7 @@ def cache_of(name: str, kv_cache: Any, kv_layout: str, block_tables: Tensor,
              uses_shared_paged_kv_idx: bool = True) -> Cache:
     """The cache of a call, with one table for keys and values or with one for each."""
     k, v = pages(kv_cache, check_layout(name, kv_layout))
+    block_tables = table(block_tables)
     if uses_shared_paged_kv_idx:
         return Cache(k, v, block_tables, None, kv_layout)
     if block_tables.ndim != 3 or block_tables.shape[1] != 2:

@@ -162,7 +162,7 @@ def _pages(name: str, q: Tensor, k_cache: Tensor, v_cache: Tensor, block_tables:
         if block_tables.shape[1] != 1:
             raise c.expect(name, "actual_seq_lens_kv", "a tensor with block_tables", None)
         lengths = _frameworks.full(q, (block_tables.shape[0],), "int32", k_cache.shape[2])
-    return c.Cache(k_cache, v_cache, block_tables, None, "HND"), c.int32(lengths)
+    return c.Cache(k_cache, v_cache, c.table(block_tables), None, "HND"), c.int32(lengths)
 
 
 def _lse(q: Tensor, lens_q: Tensor, most: int, lse: Any, name: str, stats: Any,

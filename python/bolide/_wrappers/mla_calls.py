@@ -284,7 +284,7 @@ def trtllm_batch_decode_with_kv_cache_mla(
     starts = query_starts(name, query, lens, cum_seq_lens_q, max_q_len)
     ranks = (causal_seqlens_kv_global, cp_world, cp_rank) if enable_dcp else None
     dense_call(name, q, kv_cache, workspace_buffer, kv_lora_rank, qk_rope_head_dim,
-               _shared_tables(name, block_tables, uses_shared_paged_kv_idx), lens, starts,
+               _shared_tables(name, c.table(block_tables), uses_shared_paged_kv_idx), lens, starts,
                rows, row_sums, bmm1_scale, bmm2_scale, sinks, ranks=ranks, longest=max_seq_len)
     return (result, sums) if return_lse else result
 

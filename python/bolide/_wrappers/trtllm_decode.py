@@ -311,8 +311,7 @@ def xqa(
     c.no_nvfp4(name, k_sf_cache=k_sf_cache, v_sf_cache=v_sf_cache)
     page = (page_size, num_kv_heads) if kv_layout == "NHD" else (num_kv_heads, page_size)
     cache = c.cache_of(name, (c.pool(name, "k_cache", k_cache, page),
-                              c.pool(name, "v_cache", v_cache, page)), kv_layout,
-                       c.table(page_table))
+                              c.pool(name, "v_cache", v_cache, page)), kv_layout, page_table)
     for argument, expected, got in (("num_kv_heads", cache.heads, num_kv_heads),
                                     ("page_size", cache.page_size, page_size)):
         if expected != got:
