@@ -51,7 +51,12 @@ typedef struct driver_tensor {
     int64_t dtype;
     int32_t ndim;
     int64_t shape[REF_RANK], strides[REF_RANK];
-    int64_t elems;  /* logical */
+    int64_t elems; /* logical */
+    /* Where a key gives another shape: the elements that whoever fills the tensor counts on, and
+     * the shape, if the key's has a rank that the row does not have. */
+    int64_t room;
+    int32_t own_rank; /* 0: as it is */
+    int64_t own_shape[REF_RANK];
     int64_t offset; /* elements before the first, as byte_offset */
     int64_t span;   /* elements from there to the last, both included */
 

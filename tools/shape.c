@@ -275,13 +275,37 @@ static int shape_from_row(driver_case *c, driver_tensor *t) {
     return 0;
 }
 
+/* Remembers what the reference or the row says of a tensor that a key gives another shape of `rank`
+ * dimensions. */
+static void keep_own_shape(driver_case *c, driver_tensor *t, int64_t rank) {
+    driver_tensor own = *t;
+    dims_row row;
+    dims_parse(t->row->dims ? t->row->dims : "", &row);
+    if (t->ndim < 0 && (bound_words(c, choose_form(c, t, &row)) < 0 || shape_from_row(c, &own)))
+        return;
+    int64_t elems = 1;
+    for (int32_t i = 0; i < own.ndim; i++)
+        if (own.shape[i] < 0 || __builtin_mul_overflow(elems, own.shape[i], &elems) ||
+            elems > too_far)
+            return;
+    t->room = elems;
+    t->own_rank = own.ndim;
+    memcpy(t->own_shape, own.shape, sizeof own.shape);
+    for (int32_t i = 0; i < row.count; i++)
+        if (row.form[i].ndim == rank)
+            t->own_rank = 0;
+}
+
 static int resolve_shape(driver_case *c, driver_tensor *t) {
     const char *shape = case_property(c, t->name, "shape");
     if (shape) {
-        const int64_t n = !strcmp(shape, "scalar") ? 0 : problem_ints(shape, t->shape, REF_RANK);
+        int64_t given[REF_RANK];
+        const int64_t n = !strcmp(shape, "scalar") ? 0 : problem_ints(shape, given, REF_RANK);
         if (n < 0)
             return case_fail(c, "%s: %s.shape: expected a list as 3:4 or scalar; got %.80s",
                              c->op->name, t->name, shape);
+        keep_own_shape(c, t, n);
+        memcpy(t->shape, given, (size_t)n * sizeof *given);
         t->ndim = (int32_t)n;
     } else if (t->ndim < 0 && shape_from_row(c, t)) {
         return -1;

@@ -74,7 +74,13 @@ static int make_logical(const driver_case *c, const driver_tensor *t, ref_tensor
     to->ndim = t->ndim;
     to->elems = t->elems;
     memcpy(to->shape, t->shape, sizeof to->shape);
-    void *memory = calloc((size_t)(t->elems ? t->elems : 1), 8);
+    if (t->own_rank) {
+        to->ndim = t->own_rank;
+        to->elems = t->room;
+        memcpy(to->shape, t->own_shape, sizeof to->shape);
+    }
+    const int64_t room = t->room > t->elems ? t->room : t->elems;
+    void *memory = calloc((size_t)(room ? room : 1), 8);
     if (is_float(c, t))
         to->f64 = memory;
     else
