@@ -34,6 +34,7 @@ typedef struct bolide__mm_sm90_params {
     int32_t slices;         /* of 64 of k */
     int32_t step_a, step_b; /* 0: one for the whole batch */
     int32_t a_bytes;        /* of a box of a, which has at most BM rows */
+    int32_t b_once;         /* what a tile reads of b is read by no other */
 } bolide__mm_sm90_params;
 
 enum {

@@ -170,6 +170,7 @@ static bolide_status fill_sm90(const bolide__call *call, const bolide__mm_params
         .slices = (int32_t)((p->k + BOLIDE__MM_SM90_BK - 1) / BOLIDE__MM_SM90_BK),
         .step_a = p->a_batch != 0,
         .step_b = p->b_batch != 0,
+        .b_once = t->tiles_m == 1 && (batch == 1 || p->b_batch != 0),
     };
     const int32_t a_rows = p->m < t->rows ? (int32_t)(p->m + 7) / 8 * 8 : t->rows;
     q->a_bytes = a_rows * BOLIDE__MM_SM90_BK * 2;

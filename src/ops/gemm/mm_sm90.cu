@@ -77,6 +77,8 @@ struct tile {
 };
 
 tile tile_of(const params &p, int number) {
+    if (p.tiles == p.tiles_n)
+        return {0, 0, number * BN};
     const int tiles_m = (int)p.mm.tiles_m, of_batch = tiles_m * p.tiles_n;
     const int batch = number / of_batch, at = number - batch * of_batch;
     const int group = at / (GROUP * p.tiles_n), first = group * GROUP;
@@ -96,20 +98,37 @@ range slices_of(const params &p) {
             (int)((int64_t)p.slices * (rank + 1) / CLUSTER)};
 }
 
+void load_slice(const params &p, shared_memory &s, const tile &t, int slice, int stage) {
+    const uint64_t keep = keep_policy(), of_b = p.b_once ? stream_policy() : keep;
+    barrier &full = s.full[stage];
+    barrier_expect(full, p.a_bytes + STAGE_B);
+    copy_box(s.stages.b[stage], p.b, full, slice * BK, t.n, t.batch * p.step_b, 0, of_b);
+    copy_box(s.stages.a[stage], p.a, full, slice * BK, t.m, t.batch * p.step_a, 0, keep);
+}
+
+/* The first slices of the first tile, for which all stages are empty. */
+void load_first(const params &p, shared_memory &s) {
+    const range k = slices_of(p);
+    const tile t = tile_of(p, blockIdx.x / CLUSTER);
+#pragma unroll 1
+    for (int i = 0; i < STAGES && k.begin + i < k.end; i++)
+        load_slice(p, s, t, k.begin + i, i);
+}
+
+/* The others. */
 void load_tiles(const params &p, shared_memory &s) {
     const range k = slices_of(p);
-    const uint64_t keep = keep_policy();
-    ring_place<STAGES> at = {0, 1};
+    const int count = k.end - k.begin;
+    int first = smaller(STAGES, count);
+    ring_place<STAGES> at = {first % STAGES, first < STAGES};
     for (int i = blockIdx.x / CLUSTER; i < p.tiles; i += gridDim.x / CLUSTER) {
         const tile t = tile_of(p, i);
 #pragma unroll 1
-        for (int slice = k.begin; slice < k.end; slice++, at.advance()) {
-            barrier &full = s.full[at.stage];
+        for (int slice = k.begin + first; slice < k.end; slice++, at.advance()) {
             barrier_wait(s.empty[at.stage], at.phase);
-            barrier_expect(full, p.a_bytes + STAGE_B);
-            copy_box(s.stages.a[at.stage], p.a, full, slice * BK, t.m, t.batch * p.step_a, 0, keep);
-            copy_box(s.stages.b[at.stage], p.b, full, slice * BK, t.n, t.batch * p.step_b, 0, keep);
+            load_slice(p, s, t, slice, at.stage);
         }
+        first = 0;
     }
 }
 
@@ -322,6 +341,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
             barrier_init(s.empty[i], COMPUTERS / 32);
         }
         fence_barrier_init();
+        /* Memory is the limit, and the others are not needed for this. */
+        wait_for_previous_kernel();
+        load_first(p, s);
     }
     __syncthreads();
     wait_for_previous_kernel();
