@@ -33,6 +33,10 @@ static const char *const append_paged_kv_cache_cases[] = {
     "append_paged_kv_cache b=0 append_key=f16 k_cache=f16",
     "append_paged_kv_cache len=0:0 append_key=f16 k_cache=f16",
     "append_paged_kv_cache b=300 max=40 page=16 h_kv=8 d=128 append_key=bf16 k_cache=bf16",
+    /* Many tokens, for a GPU: K and V that differ, and that cannot be cut in two. */
+    "append_paged_kv_cache b=4 len=450 append=450 h_kv=8 d_qk=192 d_vo=128 append_key=bf16 "
+    "k_cache=bf16",
+    "append_paged_kv_cache b=4 len=500 append=500 h_kv=1 d=1111 append_key=f32 k_cache=f32",
     "append_paged_kv_cache kv_layout=NHD,HND append_key=bf16 k_cache=bf16 append_key.pad=8 "
     "append_value.pad=3 k_cache.pad=5 v_cache.pad=8",
     "append_paged_kv_cache append_key=f32 k_cache=f16,bf16 d=1,7,16,100 kv_layout=NHD,HND",

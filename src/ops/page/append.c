@@ -215,7 +215,8 @@ static bolide_status append_cuda(const bolide__call *call, bolide__append_params
         bolide__dtype_bytes(p->source_dtype) + bolide__dtype_bytes(p->cache_dtype);
     const int few = bolide__cuda_few(p->nnz * vecs * width * bytes);
     const int64_t per = few ? 1 : 2;
-    p->threads = (vecs + per - 1) / per;
+    const int64_t sides = !few && p->side[0].d == p->side[1].d && vecs % 4 == 0 ? 2 : 1;
+    p->threads = (vecs / sides + per - 1) / per;
     bolide__spec s = BOLIDE_SPEC("page/append.cu", "bolide_append");
     bolide__spec_add(&s, "FROM", p->source_dtype); /* 5 values */
     bolide__spec_add(&s, "TO", p->cache_dtype);    /* FROM or 2 values */
@@ -223,8 +224,10 @@ static bolide_status append_cuda(const bolide__call *call, bolide__append_params
     bolide__spec_add(&s, "FEW", few);
     bolide__spec_add(&s, "PER", per); /* follows from FEW */
     bolide__spec_add(&s, "WIDE", bolide__is_wide(p->nnz * p->threads));
-    const bolide__grid g = {
-        .x = (p->nnz * p->threads + THREADS - 1) / THREADS, .block = THREADS, .dependent = 1};
+    const bolide__grid g = {.x = (p->nnz * p->threads + THREADS - 1) / THREADS,
+                            .y = sides,
+                            .block = THREADS,
+                            .dependent = 1};
     return bolide__cuda_launch(call, &s, &g, p, sizeof *p);
 }
 

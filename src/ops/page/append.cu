@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Appending tokens to pages on the GPU: a thread moves PER vectors of one token, of K or of V. The
-// values are on their way while the chain of look-ups (request, range, page) is walked once for all
-// of them, so bytes are the limit and not its latency.
+// Appending tokens to pages on the GPU: a thread moves PER vectors of one token, of K or of V; of
+// many tokens first all K, then all V. The values are on their way while the chain of look-ups
+// (request, range, page) is walked once for all of them, so bytes are the limit and not its
+// latency.
 
 #include "cuda/device/base.cuh"
 #include "cuda/device/load.cuh"
@@ -56,7 +57,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     const uint32_t key_vecs = (uint32_t)(p.h * p.side[0].d / VEC);
     const uint32_t all_vecs = key_vecs + (uint32_t)(p.h * p.side[1].d / VEC);
     const int64_t item = (int64_t)blockIdx.x * THREADS + threadIdx.x;
-    const place at = place_of(p.threads, item);
+    place at = place_of(p.threads, item);
+    at.column += blockIdx.y * key_vecs;
     const int64_t token = at.row;
     const uint32_t threads = (uint32_t)p.threads;
     const from_elem *from[PER];
