@@ -508,6 +508,13 @@ static const char *const large_cases[] = {
     "batch_prefill_ragged len=300:130 q_len=150:130 h_q=16 h_kv=4 d=64 x=bf16 causal=1 k.pad=4",
     "batch_prefill_ragged len=300:130 q_len=150:130 h_q=16 h_kv=4 d=64 x=bf16 causal=1 out.pad=5 "
     "out.offset=3",
+    /* rows of out by the copy engine and without it, behind a request's last row nothing */
+    "batch_prefill_ragged len=280:0:1:127:257 q_len=140:3:1:127:200 h_q=8 h_kv=2 d=64,128 x=bf16 "
+    "causal=1 gap=3 v_indptr=given o_indptr=given v_scale=0.5 out.pad=0,8,5",
+    "batch_prefill_ragged len=130:33:200 q_len=130:33:200 h_q=2,24,32,64 h_kv=2 d=128 x=f16 "
+    "causal=1",
+    "batch_prefill_ragged len=300:130 q_len=150:130 h_q=8 h_kv=2 d=128 x=bf16 causal=1 "
+    "out.offset=8,3",
     "batch_prefill_ragged len=1200 q_len=300 b=1 h_q=16 h_kv=2 d=64 x=bf16 causal=1 lse=given",
     /* few rows and many keys: tiles are cut */
     "batch_prefill_ragged len=3000:200 q_len=96:40 h_q=64 h_kv=16 d=128 x=bf16 causal=0,1 "

@@ -31,6 +31,16 @@ __forceinline__ void barrier_arrive(barrier &b) {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(&b)) : "memory");
 }
 
+/* Arrives at a barrier's address in shared memory, but not at 0. */
+__forceinline__ void barrier_arrive_if(uint32_t address) {
+    asm volatile("{\n"
+                 ".reg .pred p;\n"
+                 "setp.ne.b32 p, %0, 0;\n"
+                 "@p mbarrier.arrive.shared::cta.b64 _, [%0];\n"
+                 "}" ::"r"(address)
+                 : "memory");
+}
+
 /* Arrives once all copies by cp.async that this thread has asked for are there; the barrier counts
  * every such thread. */
 __forceinline__ void barrier_arrive_copied(barrier &b) {

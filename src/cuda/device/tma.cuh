@@ -49,4 +49,28 @@ __forceinline__ void copy_box(void *to, const bolide__tensor_map &map, barrier &
         : "memory");
 }
 
+/* The way back: a box in shared memory goes to (c0, c1, c2, c3); what lies outside the tensor is
+ * dropped. One thread asks, behind fence_async_shared() of all who wrote the box, and commits. */
+__forceinline__ void store_box(const bolide__tensor_map &map, const void *from, int32_t c0,
+                               int32_t c1, int32_t c2, int32_t c3) {
+    asm volatile(
+        "cp.async.bulk.tensor.4d.global.shared::cta.bulk_group [%0, {%2, %3, %4, %5}], [%1];" ::"l"(
+            &map),
+        "r"(shared_address(from)), "r"(c0), "r"(c1), "r"(c2), "r"(c3)
+        : "memory");
+}
+
+__forceinline__ void commit_stores() {
+    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+
+/* Until all boxes that this thread has committed have been read; until they are written. */
+__forceinline__ void await_sources() {
+    asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+}
+
+__forceinline__ void await_stores() {
+    asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+}
+
 #endif

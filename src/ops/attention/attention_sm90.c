@@ -14,8 +14,8 @@ typedef struct bolide__attention_frozen frozen_part;
 
 enum {
     ITEM_BYTES = BOLIDE__SM90_SLOTS * sizeof(bolide__sm90_item),
-    BARRIER_BYTES = 20 * 8, /* its barriers */
-    FP8_BARRIER_BYTES = 28 * 8,
+    BARRIER_BYTES = 28 * 8, /* its barriers, with three warpgroups */
+    FP8_BARRIER_BYTES = 32 * 8,
     COLUMN_BYTES = 2 * 16 * 4, /* a number for each box */
     SECTION_BYTES = 32 * 1024 * 1024,
     MOST_ROUNDS = 4, /* of whole tiles, from which on they are not cut */
@@ -54,7 +54,8 @@ static int64_t shared_bytes(const frozen_part *f, int64_t rows) {
     const int64_t q = blocks_of(f->d_qk), v = value_blocks(f->d_vo), keys = keys_of(f);
     if (is_fp8(f))
         return fp8_bytes();
-    return 128 * (BOLIDE__SM90_Q_STAGES(rows, q, v, keys) * rows * q +
+    const int64_t out = BOLIDE__SM90_STORES(rows, q, v, keys, f->d_vo) ? v : 0;
+    return 128 * (BOLIDE__SM90_Q_STAGES(rows, q, v, keys) * rows * q + rows * out +
                   BOLIDE__SM90_STAGES * keys * (q + v)) +
            ITEM_BYTES + BARRIER_BYTES + COLUMN_BYTES;
 }
@@ -299,22 +300,24 @@ static int32_t columns_of(int64_t dtype) {
     return 128 / (int32_t)bolide__dtype_bytes(dtype);
 }
 
-static bolide__tensor_box queries(const bolide__attention_params *p) {
-    return (bolide__tensor_box){
-        .data = p->q,
-        .dtype = p->q_dtype,
-        .rank = 4,
-        .box = {columns_of(p->q_dtype), (int32_t)p->group, 1, (int32_t)(p->tile_rows / p->group)},
-        .shape = {p->d_qk, p->group, p->h_kv, p->q_rows},
-        .stride = {1, p->q_h, p->q_h * p->group, p->q_n},
-    };
-}
-
-/* One side of the cache, as its copies see it. */
+/* q, out, or one side of the cache, as its copies see it. */
 typedef struct side {
     const void *data;
     int64_t d, rows, n, h, page;
 } side;
+
+/* So many packed rows of q or out. */
+static bolide__tensor_box packed_rows(const bolide__attention_params *p, int64_t dtype,
+                                      const side *s, int64_t count) {
+    return (bolide__tensor_box){
+        .data = s->data,
+        .dtype = dtype,
+        .rank = 4,
+        .box = {columns_of(dtype), (int32_t)p->group, 1, (int32_t)(count / p->group)},
+        .shape = {s->d, p->group, p->h_kv, s->rows},
+        .stride = {1, s->h, s->h * p->group, s->n},
+    };
+}
 
 static bolide__tensor_box cache(const bolide__attention_params *p, const side *s, int64_t box) {
     return (bolide__tensor_box){
@@ -370,7 +373,8 @@ static bolide_status encode(const bolide__call *call, const frozen_part *f,
     if (!*served)
         return BOLIDE_OK;
     if (q_box) {
-        boxes[count] = queries(p);
+        const side q = {p->q, p->d_qk, p->q_rows, p->q_n, p->q_h, 0};
+        boxes[count] = packed_rows(p, p->q_dtype, &q, 64); /* of a warpgroup */
         maps[count++] = &a->q;
     }
     if (box > 1) {
@@ -388,6 +392,28 @@ static bolide_status encode(const bolide__call *call, const frozen_part *f,
 static bool may_be_signed(const bolide__attention_params *p) {
     return p->q_scale.tensor || p->k_scale.tensor ||
            p->sm_scale * p->q_scale.number * p->k_scale.number < 0;
+}
+
+/* How rows of out are written (the map has no end: all that are stored are there), and factors. */
+static bolide_status describe_rows(const bolide__call *call, const frozen_part *f,
+                                   const bolide__attention_params *p, bool q_box,
+                                   bolide__attention_sm90_params *a) {
+    bool stores = false;
+    a->wide = is_wide(p->o_dtype, p->out, p->out_n | p->out_h);
+    a->plain = !p->q_scale.tensor && !p->k_scale.tensor && !p->v_scale.tensor &&
+               !p->o_scale.tensor && !p->sinks && !p->lse;
+    a->in = (float)p->sm_scale * (float)p->k_scale.number *
+            (p->soft_cap > 0 ? 1.0f / (float)p->soft_cap : 1.4426950408889634f) *
+            (float)p->q_scale.number;
+    a->out_scale = (float)(p->v_scale.number / p->o_scale.number);
+    if (!is_fp8(f) && a->wide && q_box && 16 % p->group == 0) {
+        const side out = {p->out, p->d_vo, INT32_MAX, p->out_n, p->out_h, 0};
+        const bolide__tensor_box box = packed_rows(p, p->o_dtype, &out, 16); /* of a warp */
+        bolide__tensor_map *map = &a->out;
+        BOLIDE_TRY(bolide__cuda_tensor_maps(call, 1, &box, &map, &stores));
+    }
+    a->stores = stores;
+    return BOLIDE_OK;
 }
 
 static bolide__spec spec_of(const frozen_part *f, const bolide__attention_params *p, bool q_box) {
@@ -416,7 +442,7 @@ static bolide__spec spec_of(const frozen_part *f, const bolide__attention_params
 
 bolide_status bolide__attention_sm90_run(const bolide__call *call, const frozen_part *f,
                                          const bolide__attention_params *p, bool *served) {
-    const bool q_box = f->tile_rows % p->group == 0 && (p->group & (p->group - 1)) == 0;
+    const bool q_box = 64 % p->group == 0;
     bolide__attention_sm90_params a = {.p = *p, .section_bytes = SECTION_BYTES};
     *served = false;
     if (p->flags & BOLIDE__ATTN_ITEMS)
@@ -424,6 +450,7 @@ bolide_status bolide__attention_sm90_run(const bolide__call *call, const frozen_
     BOLIDE_TRY(encode(call, f, p, q_box, &a, served));
     if (!*served)
         return BOLIDE_OK;
+    BOLIDE_TRY(describe_rows(call, f, p, q_box, &a));
     if (!f->ruled)
         a.tickets = p->arrivals + (f->tickets_at - f->arrivals_at) / (int64_t)sizeof(int32_t);
     else if (f->rule_pieces > 1)

@@ -78,10 +78,17 @@ constexpr float MOST = 4096.0f;
 constexpr float BELOW = 0.0f; /* how far below the largest logit a new base is */
 constexpr int WARPS = 4 * GROUPS;
 constexpr bool MASKS_BY_BITS = TALL;
-constexpr bool STREAMED = DV <= 128;      /* the state of two items fits the registers */
-constexpr int GATHERERS = GATHER ? 4 : 1; /* warps that load */
+constexpr bool STREAMED = DV <= 128; /* the state of two items fits the registers */
+/* Where boxes are small there are many to ask for: values have a warp of their own. */
+constexpr bool SPLIT = BOX < KEYS && !GATHER && !PLACED;
+constexpr int GATHERERS = GATHER ? 4 : SPLIT ? 2 : 1; /* warps that load */
 constexpr bool LOADER_DEALS = GATHER;
 constexpr int FULL_ARRIVALS = GATHER ? 32 * GATHERERS : 1;
+/* An item's first tile whose second half no row of a warpgroup sees costs half of the weights. Not
+ * beside a row of three blocks, where it was slower. */
+constexpr bool HALVES = KEYS == 128 && D_QK <= 128 && !PLACED;
+constexpr bool FOUND_AHEAD = !GATHER; /* barriers on which a turn arrives */
+constexpr bool STORES = BOLIDE__SM90_STORES(ROWS, Q_BLOCKS, V_BLOCKS, KEYS, D_VO);
 
 using params = bolide__attention_sm90_params;
 using work = bolide__attention_work;
@@ -93,13 +100,15 @@ struct shared_memory {
     alignas(1024) unsigned char k[STAGES][Q_BLOCKS][BLOCK];
     alignas(1024) unsigned char v[STAGES][V_BLOCKS][BLOCK];
     alignas(16) item items[SLOTS];
-    barrier full_q[Q_STAGES], empty_q[Q_STAGES];
+    barrier full_q[Q_STAGES][GROUPS], empty_q[Q_STAGES][GROUPS];
     barrier full_k[STAGES], empty_k[STAGES];
     barrier full_v[STAGES], empty_v[STAGES];
     barrier full_item[SLOTS], empty_item[SLOTS];
     int32_t columns[STAGES][PLACED ? KEYS / BOX : 1]; /* of the first key of each box */
 };
 
+/* With STORES rows of out lie before the rest, on their way to memory. */
+constexpr int OUT_BYTES = STORES ? V_BLOCKS * Q_BLOCK : 0;
 extern __shared__ __align__(1024) unsigned char dynamic[];
 
 #include "ops/attention/attention_sm90_load.cuh"
@@ -179,7 +188,7 @@ void compute(const params &a, shared_memory &s, int group) {
         clear_sums(o);
         const bool empty = t.last < t.first;
         if (empty)
-            begin_rows(a.p, own_item(s, c), c.group, r);
+            begin_rows(a, own_item(s, c), c.group, r);
         else
             begin_stream(a, s, c, t, r, x, weights);
 #pragma unroll 1
@@ -196,26 +205,29 @@ void compute(const params &a, shared_memory &s, int group) {
             if (!STREAMED || !whole || t.head < 0 || t.last < t.first)
                 break;
             rows_state begun;
-            begin_rows(a.p, s.items[after.stage], c.group, begun);
+            begin_rows(a, s.items[after.stage], c.group, begun);
             begin_queries(a, s, c, s.items[after.stage]);
-            turn(a, s, c, t.last * KEYS, t.first == t.last, begun, x, o, weights);
-            write_rows(a.p, own_item(s, c), c.group, r, o);
+            const bool half = sees_half(a.p, s.items[after.stage], c.group);
+            turn(a, s, c, t.last * KEYS, t.first == t.last, begun, x, o, weights, half);
+            write_rows(a, own_item(s, c), c.group, r, o);
             leave_item(s, c);
             clear_sums(o);
             r = begun;
-            soften_first(r, x, weights);
+            soften_first(r, x, weights, half);
             c.tail = own_item(s, c).tail;
         }
         if (!empty)
             add_last_values(s, c, o, weights);
-        end_rows(a.p, own_item(s, c), c.group, r, o);
+        end_rows(a, own_item(s, c), c.group, r, o);
         leave_item(s, c);
     }
+    if (STORES && threadIdx.x % 32 == 0)
+        await_stores();
 }
 
 extern "C" __global__ void __launch_bounds__(BOLIDE__SM90_THREADS_OF(ROWS), 1)
     bolide_attention_sm90(const __grid_constant__ bolide__attention_sm90_params a) {
-    shared_memory &s = *reinterpret_cast<shared_memory *>(dynamic);
+    shared_memory &s = *reinterpret_cast<shared_memory *>(dynamic + OUT_BYTES);
     if (a.p.flags & BOLIDE__ATTN_SHARED) {
         release_next_kernel(); /* which works beside this one */
         if ((int32_t)blockIdx.x >= blocks_at_work(a))
@@ -234,8 +246,10 @@ extern "C" __global__ void __launch_bounds__(BOLIDE__SM90_THREADS_OF(ROWS), 1)
         give_registers<TALL ? 32 : GATHER ? 72 : 40>();
         if (PLACED && threadIdx.x / 32 == 0)
             load_seen(a, s);
+        else if (SPLIT && threadIdx.x / 32 == 1)
+            load_all<false, true>(a, s);
         else if (threadIdx.x / 32 < GATHERERS)
-            load_all(a, s);
+            load_all<true, !SPLIT>(a, s);
         else if (threadIdx.x == 96 || (PLACED && threadIdx.x > 96))
             deal_all(a, s);
     } else {

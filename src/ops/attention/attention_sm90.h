@@ -28,6 +28,14 @@ enum {
          ? 2                                                                                       \
          : 1)
 
+/* Whether there is room for rows of out, in whole blocks, on their way to memory. */
+#define BOLIDE__SM90_STORES(rows, q_blocks, v_blocks, keys, d_vo)                                  \
+    ((d_vo) == 64 * (v_blocks) &&                                                                  \
+     128 * ((rows) * (v_blocks) +                                                                  \
+            BOLIDE__SM90_Q_STAGES(rows, q_blocks, v_blocks, keys) * (rows) * (q_blocks) +          \
+            BOLIDE__SM90_STAGES * (keys) * ((q_blocks) + (v_blocks))) <=                           \
+         224 * 1024)
+
 /* Bits of its FLAGS. */
 enum {
     BOLIDE__SM90_PAGED = 1,
@@ -75,13 +83,18 @@ typedef struct bolide__attention_latent90_params {
 } bolide__attention_latent90_params;
 
 typedef struct bolide__attention_sm90_params {
-    bolide__tensor_map q; /* [q_rows, h_kv, group, d_qk] */
-    bolide__tensor_map k; /* [pages, h_kv, rows of a page, d_qk]; without pages one of all rows */
-    bolide__tensor_map v; /* the same with d_vo */
+    bolide__tensor_map q;   /* [q_rows, h_kv, group, d_qk] */
+    bolide__tensor_map k;   /* [pages, h_kv, rows of a page, d_qk]; without pages one of all rows */
+    bolide__tensor_map v;   /* the same with d_vo */
+    bolide__tensor_map out; /* where `stores`: [rows, h_kv, group, d_vo] */
     bolide__attention_params p;
     int32_t *tickets;      /* [3]: next item, blocks that are done, and with ATTN_SHARED that are at
                               work; NULL: dealt by number */
     int64_t section_bytes; /* of keys and values that should stay in the L2 together */
+    int32_t stores;        /* whole rows of out go by the copy engine */
+    int32_t wide;          /* rows of out are whole pieces of 16 bytes */
+    int32_t plain;       /* no scales in tensors, sinks and lse: what follows holds for all rows */
+    float in, out_scale; /* what products and sums are multiplied by */
 } bolide__attention_sm90_params;
 
 #ifndef __CUDACC_RTC__

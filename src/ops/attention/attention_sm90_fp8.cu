@@ -35,7 +35,8 @@ constexpr bool CAPPED = FLAGS & BOLIDE__SM90_CAPPED;
 constexpr bool Q_BOX = FLAGS & BOLIDE__SM90_Q_BOX;
 constexpr bool SIGNED = FLAGS & BOLIDE__SM90_SIGNED;
 constexpr bool CUT = FLAGS & BOLIDE__SM90_PIECES;
-constexpr bool GATHER = false, WIDE = false, PLACED = false;
+constexpr bool GATHER = false, WIDE = false, PLACED = false, STORES = false;
+constexpr bool HALVES = true, FOUND_AHEAD = false;
 static_assert(KEYS == 128 && D_QK == 128, "blocks of 128 bytes, turned to the same");
 
 using half = e4m3;
@@ -76,7 +77,7 @@ struct shared_memory {
     alignas(1024) unsigned char v[STAGES][V_BLOCKS][BLOCK];
     alignas(1024) unsigned char turned[V_STAGES][BLOCK];
     alignas(16) item items[SLOTS];
-    barrier full_q[Q_STAGES], empty_q[Q_STAGES];
+    barrier full_q[Q_STAGES][GROUPS], empty_q[Q_STAGES][GROUPS];
     barrier full_k[STAGES], empty_k[STAGES];
     barrier full_v[STAGES], empty_v[STAGES];
     barrier full_t[V_STAGES], empty_t[V_STAGES];
@@ -258,7 +259,7 @@ void compute(const params &a, shared_memory &s, int group) {
             break;
         clear_sums(o);
         if (t.first > t.last) {
-            begin_rows(a.p, own_item(s, c), c.group, r);
+            begin_rows(a, own_item(s, c), c.group, r);
         } else {
             begin_stream(a, s, c, t, r, x, weights);
 #pragma unroll 1
@@ -270,7 +271,7 @@ void compute(const params &a, shared_memory &s, int group) {
             add_last_values(s, c, part, weights);
             add(o, part);
         }
-        end_rows(a.p, own_item(s, c), c.group, r, o);
+        end_rows(a, own_item(s, c), c.group, r, o);
         leave_item(s, c);
     }
 }
@@ -294,7 +295,7 @@ extern "C" __global__ void __launch_bounds__(BOLIDE__SM90_THREADS_OF(ROWS), 1)
     if (warpgroup == 0) {
         give_registers<40>();
         if (threadIdx.x < 32)
-            load_all(a, s);
+            load_all<true, true>(a, s);
         else
             turn_all(s);
     } else {

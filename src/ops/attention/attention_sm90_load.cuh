@@ -270,19 +270,24 @@ void copy_tile(unsigned char (&to)[BLOCKS][BLOCK], const bolide__tensor_map &map
     }
 }
 
+/* Each warpgroup's by themselves: the one that ends an item first need not wait for the other. */
 void copy_queries(const params &a, shared_memory &s, const item &it,
                   const ring_place<Q_STAGES> &at) {
-    barrier_wait(s.empty_q[at.stage], at.phase);
-    if (threadIdx.x % 32 == 0) {
-        barrier_expect(s.full_q[at.stage], Q_BLOCKS * Q_BLOCK);
-        const int32_t token = it.w.q_start + it.w.row / (int32_t)a.p.group;
-        const uint64_t policy = stream_policy();
 #pragma unroll
-        for (int b = 0; b < Q_BLOCKS; b++)
-            copy_box(s.q[at.stage][b], a.q, s.full_q[at.stage], COLUMNS * b, 0, it.head, token,
-                     policy);
+    for (int group = 0; group < GROUPS; group++) {
+        barrier &full = s.full_q[at.stage][group];
+        barrier_wait(s.empty_q[at.stage][group], at.phase);
+        if (threadIdx.x % 32 == 0) {
+            barrier_expect(full, Q_BLOCKS * 64 * 128);
+            const int32_t token = it.w.q_start + (it.w.row + group * 64) / (int32_t)a.p.group;
+            const uint64_t policy = stream_policy();
+#pragma unroll
+            for (int b = 0; b < Q_BLOCKS; b++)
+                copy_box(s.q[at.stage][b] + group * 64 * 128, a.q, full, COLUMNS * b, 0, it.head,
+                         token, policy);
+        }
+        __syncwarp();
     }
-    __syncwarp();
 }
 
 /* ---- rows one by one --------------------------------------------------------------------------
@@ -461,8 +466,8 @@ void load_seen(const params &a, shared_memory &s) {
 }
 
 /* In the order in which tiles are needed: K of one, then V of the one before. Where all four warps
- * load, the first thread also deals, one item ahead. */
-void load_all(const params &a, shared_memory &s) {
+ * load, the first thread also deals, one item ahead. With SPLIT a warp has one of both sides. */
+template <bool LOADS_KEYS, bool LOADS_VALUES> void load_all(const params &a, shared_memory &s) {
     const uint64_t policy = keep_policy();
     dealer d = begin_dealing();
     if (LOADER_DEALS && threadIdx.x == 0)
@@ -480,8 +485,9 @@ void load_all(const params &a, shared_memory &s) {
             break;
         if (it.first <= it.last) {
             located now = locate(a, it, it.last);
-            copy_keys(a, s, it, it.last, now, kp, policy);
-            if constexpr (Q_BOX) {
+            if (LOADS_KEYS)
+                copy_keys(a, s, it, it.last, now, kp, policy);
+            if constexpr (Q_BOX && LOADS_KEYS) {
                 if (threadIdx.x / 32 == 0)
                     copy_queries(a, s, it, qp);
                 qp.advance();
@@ -490,9 +496,10 @@ void load_all(const params &a, shared_memory &s) {
 #pragma unroll 1
             for (int32_t n = it.last; n >= it.first; n--) {
                 const located after = locate(a, it, n - 2);
-                if (n > it.first)
+                if (LOADS_KEYS && n > it.first)
                     copy_keys(a, s, it, n - 1, next, kp, policy);
-                copy_values(a, s, it, n, now, vp, policy);
+                if (LOADS_VALUES)
+                    copy_values(a, s, it, n, now, vp, policy);
                 now = next;
                 next = after;
             }

@@ -39,15 +39,26 @@ float scale_of(const bolide__attention_scale &s, int64_t head) {
     return s.tensor ? s.tensor[head * s.step] : (float)s.number;
 }
 
-void begin_rows(const bolide__attention_params &p, const item &it, int group, rows_state &r) {
-    const float common = (float)p.sm_scale * scale_of(p.k_scale, it.head) *
-                         (CAPPED ? 1.0f / (float)p.soft_cap : LOG2E);
+/* Whether no row of the warpgroup sees the second half of an item's first tile. */
+bool sees_half(const bolide__attention_params &p, const item &it, int group) {
+    if constexpr (!HALVES)
+        return false;
+    const int32_t end = high_of(p, it.w, token_of(p, it.w, group * 64 + 63));
+    return of_warp(end - it.last * KEYS <= KEYS / 2);
+}
+
+void begin_rows(const params &a, const item &it, int group, rows_state &r) {
+    const bolide__attention_params &p = a.p;
+    float common = 0;
+    if (!a.plain)
+        common = (float)p.sm_scale * scale_of(p.k_scale, it.head) *
+                 (CAPPED ? 1.0f / (float)p.soft_cap : LOG2E);
 #pragma unroll
     for (int i = 0; i < 2; i++) {
         const int32_t row = row_of(group, i), token = token_of(p, it.w, row);
         r.m[i] = NO_BASE;
         r.l[i] = 0;
-        r.scale[i] = common * scale_of(p.q_scale, head_of(p, it, row));
+        r.scale[i] = a.plain ? a.in : common * scale_of(p.q_scale, head_of(p, it, row));
         /* A scale of 0 would turn a masked key's infinity into NaN. */
         if constexpr (!CAPPED && !SIGNED)
             r.scale[i] = fmaxf(r.scale[i], 1e-36f);
@@ -90,18 +101,19 @@ constexpr int key_of(int i) {
 }
 
 /* Products become logits whose order is that of |scale| times them. */
+template <int TO = KEYS / 2>
 void bend(const bolide__attention_params &p, const rows_state &r, float (&x)[KEYS / 2]) {
 #pragma unroll
     for (int i = 0; i < 2; i++) {
         if constexpr (CAPPED) {
 #pragma unroll
-            for (int e = 0; e < KEYS / 2; e++) {
+            for (int e = 0; e < TO; e++) {
                 if (e / 2 % 2 == i)
                     x[e] = tanh_exact(x[e] * r.scale[i]) * ((float)p.soft_cap * LOG2E);
             }
         } else if (SIGNED && r.scale[i] < 0) {
 #pragma unroll
-            for (int e = 0; e < KEYS / 2; e++) {
+            for (int e = 0; e < TO; e++) {
                 if (e / 2 % 2 == i)
                     x[e] = -x[e];
             }
@@ -140,12 +152,13 @@ template <int FROM, int TO> void mask(const rows_state &r, int32_t first, float 
     }
 }
 
-/* Products become logits, those of keys that a row does not see the least. */
+/* Products become logits, those of keys that a row does not see the least; of elements up to TO. */
+template <int TO>
 void prepare(const bolide__attention_params &p, const rows_state &r, int32_t first,
              float (&x)[KEYS / 2]) {
-    bend(p, r, x);
-    if (first < r.open_low || first + KEYS > r.open_high)
-        mask<0, KEYS / 2>(r, first, x);
+    bend<TO>(p, r, x);
+    if (first < r.open_low || first + 2 * TO > r.open_high)
+        mask<0, TO>(r, first, x);
 }
 
 /* The boxes from element FROM on. */
@@ -167,10 +180,10 @@ void prepare(const bolide__attention_params &p, const rows_state &r, const int32
 }
 
 /* Largest logit of a row in a tile, in powers of two. */
-float largest(const float (&x)[KEYS / 2], int i, float scale) {
+template <int TO = KEYS / 2> float largest(const float (&x)[KEYS / 2], int i, float scale) {
     float top[2] = {x[2 * i], x[2 * i + 1]};
 #pragma unroll
-    for (int e = 4; e < KEYS / 2; e += 4) {
+    for (int e = 4; e < TO; e += 4) {
         top[0] = fmaxf(top[0], x[e + 2 * i]);
         top[1] = fmaxf(top[1], x[e + 2 * i + 1]);
     }
@@ -197,13 +210,15 @@ void pack_weights(uint32_t (&to)[WORDS], int e, const float (&w)[8]) {
     }
 }
 
-/* Weights at the bases that rows have, as the next product takes them, and this thread's sums. */
+/* Weights at the bases that rows have, as the next product takes them, and this thread's sums. From
+ * element TO on they are 0. */
+template <int TO = KEYS / 2>
 void weigh(const rows_state &r, const float (&x)[KEYS / 2], uint32_t (&to)[WORDS],
            float (&sum)[2]) {
     const float scale[2] = {size_of(r, 0), size_of(r, 1)};
     float part[2][2] = {};
 #pragma unroll
-    for (int e = 0; e < KEYS / 2; e += 8) {
+    for (int e = 0; e < TO; e += 8) {
         float w[8];
 #pragma unroll
         for (int i = 0; i < 8; i++) {
@@ -212,18 +227,29 @@ void weigh(const rows_state &r, const float (&x)[KEYS / 2], uint32_t (&to)[WORDS
         }
         pack_weights(to, e, w);
     }
+#pragma unroll
+    for (int i = TO * WORDS / (KEYS / 2); i < WORDS; i++)
+        to[i] = 0;
     sum[0] = part[0][0] + part[0][1];
     sum[1] = part[1][0] + part[1][1];
 }
 
 /* The products of an item's first tile: each row's base is its largest logit. */
+template <int TO>
 void soften_first(rows_state &r, const float (&x)[KEYS / 2], uint32_t (&to)[WORDS]) {
 #pragma unroll
     for (int i = 0; i < 2; i++) {
-        const float most = largest(x, i, size_of(r, i));
+        const float most = largest<TO>(x, i, size_of(r, i));
         r.m[i] = most == -INFINITE ? NO_BASE : most - BELOW;
     }
-    weigh(r, x, to, r.l);
+    weigh<TO>(r, x, to, r.l);
+}
+
+void soften_first(rows_state &r, const float (&x)[KEYS / 2], uint32_t (&to)[WORDS], bool half) {
+    if (HALVES && half)
+        soften_first<KEYS / 4>(r, x, to);
+    else
+        soften_first<KEYS / 2>(r, x, to);
 }
 
 /* Of a later tile, whose products `prepare` has seen. Weights are taken at the bases that rows
@@ -258,9 +284,56 @@ void soften(rows_state &r, const float (&x)[KEYS / 2], uint32_t (&to)[WORDS], fl
 /* ---- the end of an item -----------------------------------------------------------------------
  */
 
+/* Division, sink, scales, lse: what a thread's rows of sums are multiplied by. One without a key is
+ * 0. */
+void settle(const params &a, const item &it, int group, const rows_state &r, float (&factor)[2]) {
+    const bolide__attention_params &p = a.p;
+    float l[2] = {lanes_sum<4>(r.l[0]), lanes_sum<4>(r.l[1])};
+    if (a.plain) {
+#pragma unroll
+        for (int i = 0; i < 2; i++)
+            factor[i] = l[i] == 0 ? 0.0f : rcp_fast(l[i]) * a.out_scale;
+        return;
+    }
+    const int32_t rows = it.w.q_len * (int32_t)p.group - it.w.row;
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        const int32_t row = row_of(group, i);
+        const int32_t token = token_of(p, it.w, row), head = head_of(p, it, row);
+        float m = r.m[i], weight = 1;
+        if (p.sinks && row < rows) {
+            const float sink = p.sinks[head * p.sink_h] * LOG2E;
+            const float top = fmaxf(m, sink);
+            weight = exp2_fast(m - top);
+            l[i] = l[i] * weight + exp2_fast(sink - top);
+            m = top;
+        }
+        if (p.lse && row < rows && threadIdx.x % 4 == 0) {
+            const float lse = m + log2f(l[i]);
+            p.lse[((int64_t)it.w.q_start + token) * p.lse_n + head * p.lse_h] =
+                p.flags & BOLIDE__ATTN_LSE_BASE_E ? lse * LN2 : lse;
+        }
+        factor[i] = l[i] == 0 ? 0.0f
+                              : weight * rcp_fast(l[i]) * scale_of(p.v_scale, it.head) *
+                                    rcp_fast(scale_of(p.o_scale, 0));
+    }
+}
+
+/* Eight columns of a row. */
+void write_words(out_elem *out, bool wide, const uint32_t (&w)[4]) {
+    if (wide) {
+        store(out, words<16>{w[0], w[1], w[2], w[3]});
+        return;
+    }
+#pragma unroll
+    for (int c = 0; c < 8; c++)
+        out[c] = out_elem{(uint16_t)(w[c / 2] >> c % 2 * 16)};
+}
+
 /* A thread's pieces of 16 bytes of a row: piece j begins at column 32 * j + 8 * (lane % 4). All are
  * made before the first is stored: the exchanges of one hide behind those of the others. */
-void write_pieces(out_elem *out, int i, float factor, bool there, const float (&o)[DV / 2]) {
+void write_pieces(out_elem *out, int i, float factor, bool there, bool wide,
+                  const float (&o)[DV / 2]) {
     uint32_t w[DV / 32][4];
 #pragma unroll
     for (int j = 0; j < DV / 32; j++) {
@@ -271,31 +344,20 @@ void write_pieces(out_elem *out, int i, float factor, bool there, const float (&
         }
         exchange_words(w[j]);
     }
-    out += 8 * (threadIdx.x % 4);
     const int columns = there ? D_VO - 8 * (int)(threadIdx.x % 4) : 0;
-    if (reinterpret_cast<uintptr_t>(out) % 16 == 0) {
 #pragma unroll
-        for (int j = 0; j < DV / 32; j++) {
-            if (32 * j < columns)
-                store(out + 32 * j, words<16>{w[j][0], w[j][1], w[j][2], w[j][3]});
-        }
-    } else {
-#pragma unroll
-        for (int j = 0; j < DV / 8; j++) {
-            if (j / 4 * 32 < columns) {
-                out[j / 4 * 32 + 2 * (j % 4)] = out_elem{(uint16_t)w[j / 4][j % 4]};
-                out[j / 4 * 32 + 2 * (j % 4) + 1] = out_elem{(uint16_t)(w[j / 4][j % 4] >> 16)};
-            }
-        }
+    for (int j = 0; j < DV / 32; j++) {
+        if (32 * j < columns)
+            write_words(out + 8 * (threadIdx.x % 4) + 32 * j, wide, w[j]);
     }
 }
 
 /* A row where a thread's columns are fours of 16, as turned values have them. */
-void write_fours(out_elem *out, int i, float factor, bool there, const float (&o)[DV / 2]) {
+void write_fours(out_elem *out, int i, float factor, bool there, bool wide,
+                 const float (&o)[DV / 2]) {
     if (!there)
         return;
     out += 4 * (threadIdx.x % 4);
-    const bool wide = reinterpret_cast<uintptr_t>(out) % 8 == 0;
 #pragma unroll
     for (int j = 0; j < DV / 16; j++) {
         const int e = 8 * j + 2 * i;
@@ -311,36 +373,64 @@ void write_fours(out_elem *out, int i, float factor, bool there, const float (&o
     }
 }
 
-/* Division, sink, scales, lse; then rows. One without a key is 0. */
-void write_rows(const bolide__attention_params &p, const item &it, int group, const rows_state &r,
+/* A warp's 16 rows by the copy engine; they are all there. */
+void store_rows(const params &a, const item &it, int group, const float (&factor)[2],
                 const float (&o)[DV / 2]) {
+    constexpr int ROW = 128 / sizeof(out_elem); /* columns of a block */
+    const int lane = threadIdx.x % 32, first = group * 64 + threadIdx.x % 128 / 32 * 16;
+    /* Matrix m of four: rows from 8 (m % 2) on, columns from 8 (m / 2) on. */
+    const uint32_t to = shared_address(dynamic) + (first + lane % 16) * 128;
+    const uint32_t piece = (lane / 16 ^ lane % 8) * 16;
+    if (lane == 0)
+        await_sources(); /* of the rows before */
+    __syncwarp();
+#pragma unroll
+    for (int j = 0; j < DV / 16; j++) {
+        uint32_t w[4];
+#pragma unroll
+        for (int m = 0; m < 4; m++) {
+            const int e = 8 * j + 4 * (m / 2) + 2 * (m % 2);
+            w[m] = floats_to_halves<out_elem>(o[e] * factor[m % 2], o[e + 1] * factor[m % 2]);
+        }
+        store_matrices(to + j / 4 * Q_BLOCK + (piece ^ j % 4 * 32), w);
+    }
+    /* Ordinary stores, read by the copy engine. */
+    fence_async_shared();
+    __syncwarp();
+    if (lane == 0) {
+        const int32_t token = it.w.o_start + token_of(a.p, it.w, first);
+#pragma unroll
+        for (int b = 0; b < V_BLOCKS; b++)
+            store_box(a.out, dynamic + b * Q_BLOCK + first * 128, ROW * b, 0, it.head, token);
+        commit_stores();
+    }
+    __syncwarp();
+}
+
+/* Rows of out. The copy engine would write behind a request's last row, so where there are fewer
+ * than the warpgroup's 64 each thread writes its own. */
+void write_rows(const params &a, const item &it, int group, const rows_state &r,
+                const float (&o)[DV / 2]) {
+    const bolide__attention_params &p = a.p;
     const int32_t rows = it.w.q_len * (int32_t)p.group - it.w.row;
+    float factor[2];
+    settle(a, it, group, r, factor);
+    if constexpr (STORES) {
+        if (a.stores && of_warp(rows) >= group * 64 + 64) {
+            store_rows(a, it, group, factor, o);
+            return;
+        }
+    }
 #pragma unroll
     for (int i = 0; i < 2; i++) {
         const int32_t row = row_of(group, i);
-        const int32_t token = token_of(p, it.w, row), head = head_of(p, it, row);
-        float l = lanes_sum<4>(r.l[i]), m = r.m[i], weight = 1;
-        if (p.sinks && row < rows) {
-            const float sink = p.sinks[head * p.sink_h] * LOG2E;
-            const float top = fmaxf(m, sink);
-            weight = exp2_fast(m - top);
-            l = l * weight + exp2_fast(sink - top);
-            m = top;
-        }
-        if (p.lse && row < rows && threadIdx.x % 4 == 0) {
-            const float lse = m + log2f(l);
-            p.lse[((int64_t)it.w.q_start + token) * p.lse_n + head * p.lse_h] =
-                p.flags & BOLIDE__ATTN_LSE_BASE_E ? lse * LN2 : lse;
-        }
-        const float factor = l == 0 ? 0.0f
-                                    : weight * rcp_fast(l) * scale_of(p.v_scale, it.head) *
-                                          rcp_fast(scale_of(p.o_scale, 0));
-        out_elem *out = static_cast<out_elem *>(p.out) + ((int64_t)it.w.o_start + token) * p.out_n +
-                        head * p.out_h;
+        out_elem *out = static_cast<out_elem *>(p.out) +
+                        ((int64_t)it.w.o_start + token_of(p, it.w, row)) * p.out_n +
+                        head_of(p, it, row) * p.out_h;
         if constexpr (SIZE == 2)
-            write_pieces(out, i, factor, row < rows, o);
+            write_pieces(out, i, factor[i], row < rows, a.wide, o);
         else
-            write_fours(out, i, factor, row < rows, o);
+            write_fours(out, i, factor[i], row < rows, a.wide, o);
     }
 }
 
@@ -462,15 +552,15 @@ void join_pieces(const bolide__attention_params &p, const item &it, int group, r
 }
 
 /* The end of an item: of a whole tile, or of a piece. */
-void end_rows(const bolide__attention_params &p, const item &it, int group, rows_state &r,
-              float (&o)[DV / 2]) {
+void end_rows(const params &a, const item &it, int group, rows_state &r, float (&o)[DV / 2]) {
+    const bolide__attention_params &p = a.p;
     if (CUT && of_warp(it.w.slot) >= 0) {
         leave_piece(p, it, group, r, o);
         if (!is_last_piece(p, it, group))
             return;
         join_pieces(p, it, group, r, o);
     }
-    write_rows(p, it, group, r, o);
+    write_rows(a, it, group, r, o);
 }
 
 #endif

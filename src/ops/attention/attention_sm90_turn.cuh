@@ -59,17 +59,28 @@ uint32_t own_keys(shared_memory &s, const stream &c) {
 /* Waits for the queries of an item, or copies them. */
 void begin_queries(const params &a, shared_memory &s, stream &c, const item &it) {
     if constexpr (Q_BOX)
-        barrier_wait(s.full_q[c.q.stage], c.q.phase);
+        barrier_wait(s.full_q[c.q.stage][c.group], c.q.phase);
     else
         load_own_queries(a.p, it, s.q[c.q.stage], c.group);
 }
 
+/* The barrier on which a warp gives keys back, for the lane that arrives; 0 for the others. Found
+ * ahead of a turn, nothing of it lies between the turn and the first product. */
+uint32_t own_freed(shared_memory &s, const stream &c) {
+    return threadIdx.x % 32 == 0 ? shared_address(&s.empty_k[c.k.stage]) : 0;
+}
+
 /* The products of a tile are there: its keys may be overwritten, and behind an item's last Q. */
-void leave_keys(shared_memory &s, stream &c, bool is_last) {
-    leave(s.empty_k[c.k.stage]);
+void leave_keys(shared_memory &s, stream &c, bool is_last, uint32_t freed) {
+    if constexpr (FOUND_AHEAD) {
+        __syncwarp();
+        barrier_arrive_if(freed);
+    } else {
+        leave(s.empty_k[c.k.stage]);
+    }
     c.k.advance();
     if (is_last) {
-        leave(s.empty_q[c.q.stage]);
+        leave(s.empty_q[c.q.stage][c.group]);
         c.q.advance();
     }
 }
@@ -115,20 +126,22 @@ void pass_turn(const stream &c) {
 /* Behind the products of a tile of keys, from key `first` on: gives the keys back and masks. Where
  * keys stand is told by the stage. */
 void finish_logits(const params &a, shared_memory &s, stream &c, int first, bool is_last,
-                   const rows_state &r, float (&x)[KEYS / 2]) {
-    if constexpr (PLACED) {
+                   const rows_state &r, float (&x)[KEYS / 2], bool half, uint32_t freed) {
+    if constexpr (PLACED)
         prepare(a.p, r, s.columns[c.k.stage], x);
-        leave_keys(s, c, is_last);
-    } else {
-        leave_keys(s, c, is_last);
-        prepare(a.p, r, first, x);
+    leave_keys(s, c, is_last, freed);
+    if constexpr (!PLACED) {
+        if (HALVES && half)
+            prepare<KEYS / 4>(a.p, r, first, x);
+        else
+            prepare<KEYS / 2>(a.p, r, first, x);
     }
 }
 
 /* The first tile of a stream of items: no values wait to be added. */
 void begin_stream(const params &a, shared_memory &s, stream &c, const tiles &t, rows_state &r,
                   float (&x)[KEYS / 2], uint32_t (&weights)[WORDS]) {
-    begin_rows(a.p, own_item(s, c), c.group, r);
+    begin_rows(a, own_item(s, c), c.group, r);
     begin_queries(a, s, c, own_item(s, c));
     barrier_wait(s.full_k[c.k.stage], c.k.phase);
     see_copied();
@@ -137,8 +150,9 @@ void begin_stream(const params &a, shared_memory &s, stream &c, const tiles &t, 
     multiply_keys(x, q, k);
     wgmma_commit();
     wgmma_wait<0>(x);
-    finish_logits(a, s, c, t.last * KEYS, t.first == t.last, r, x);
-    soften_first(r, x, weights);
+    const bool half = sees_half(a.p, own_item(s, c), c.group);
+    finish_logits(a, s, c, t.last * KEYS, t.first == t.last, r, x, half, own_freed(s, c));
+    soften_first(r, x, weights, half);
     c.tail = own_item(s, c).tail;
     look_ahead(s, c);
 }
@@ -149,9 +163,12 @@ void begin_stream(const params &a, shared_memory &s, stream &c, const tiles &t, 
  * keeps the tensor cores busy. The registers of weights are free behind the wait for the values. */
 void turn(const params &a, shared_memory &s, stream &c, int first, bool is_last,
           const rows_state &r, float (&x)[KEYS / 2], float (&sums)[DV / 2],
-          uint32_t (&weights)[WORDS]) {
+          uint32_t (&weights)[WORDS], bool half = false) {
     constexpr int PASS = HAND < 0 ? 0 : smaller(HAND, V_STEPS);
     const uint32_t v = own_values(s, c.v.stage), q = own_queries(s, c), k = own_keys(s, c);
+    uint32_t freed = own_freed(s, c);
+    if constexpr (FOUND_AHEAD)
+        asm volatile("" : "+r"(freed));
     await_tiles(s, c);
     if (c.tail < KEYS)
         clear_tail(s, c.v.stage, c.tail, c.group);
@@ -165,7 +182,7 @@ void turn(const params &a, shared_memory &s, stream &c, int first, bool is_last,
     add_values<PASS, V_STEPS>(sums, weights, v);
     wgmma_commit();
     wgmma_wait<1>(x);
-    finish_logits(a, s, c, first, is_last, r, x);
+    finish_logits(a, s, c, first, is_last, r, x, half, freed);
     wgmma_wait<0>(sums);
     pin(weights);
     leave_values(s, c);
@@ -199,8 +216,10 @@ void clear_sums(float (&o)[DV / 2]) {
 /* Barriers that both kernels have. VALUE_ARRIVALS: of those who read V as it was copied. */
 void begin_barriers(shared_memory &s, int full_arrivals, int value_arrivals, int item_arrivals) {
     for (int i = 0; i < Q_STAGES; i++) {
-        barrier_init(s.full_q[i], 1);
-        barrier_init(s.empty_q[i], WARPS);
+        for (int group = 0; group < GROUPS; group++) {
+            barrier_init(s.full_q[i][group], 1);
+            barrier_init(s.empty_q[i][group], 4);
+        }
     }
     for (int i = 0; i < STAGES; i++) {
         barrier_init(s.full_k[i], full_arrivals);
