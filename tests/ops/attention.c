@@ -461,6 +461,7 @@ static const char *const single_prefill_cases[] = {
     "single_prefill_with_kv_cache x=f16,bf16,f32 kv_layout=NHD,HND causal=0,1 lse=given",
     "single_prefill_with_kv_cache x=f32 n=0,1,5,100,130 len=0,1,100,300 causal=1 lse=given",
     "single_prefill_with_kv_cache x=f32 custom_mask=given n=1,30 len=77 lse=given",
+    "single_prefill_with_kv_cache x=f32 n=3 s=0,7,130",
     "single_prefill_with_kv_cache x=f32 custom_mask=given custom_mask.stride1=0 n=0 len=77 "
     "lse=given",
     "single_prefill_with_kv_cache x=f32 packed_custom_mask=given n=1,30 len=77 window_left=20",

@@ -70,7 +70,8 @@ static void draft_dims(ref_call *c, const batch *t) {
     for (int64_t r = 0; r < t->b; r++)
         most = t->q_len[r] > most ? t->q_len[r] : most;
     const char *dtype = ref_key_text(c, "draft_mask.dtype");
-    const int64_t bits = dtype ? bolide_dtype_of(bolide_dtype_parse(dtype)).bits : 8;
+    const int64_t given = dtype ? bolide_dtype_of(bolide_dtype_parse(dtype)).bits : 0;
+    const int64_t bits = given ? given : 8; /* what is no dtype is refused later */
     ref_fix_dim(c, "w", (most + bits - 1) / bits);
 }
 

@@ -544,7 +544,7 @@ const ref_op ref_batch_mla = {.name = "batch_mla",
 static void single_dims(ref_call *c, int64_t rows, int causal) {
     batch *t = ref_state(c, sizeof *t);
     t->b = 1;
-    t->kv_len[0] = ref_key(c, "len", 100);
+    t->kv_len[0] = ref_has_dim(c, "s") ? ref_dim(c, "s") : ref_key(c, "len", 100);
     t->q_len[0] = rows;
     t->causal = causal;
     attention_add_up(t);

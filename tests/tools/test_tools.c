@@ -229,16 +229,17 @@ static int notices(const char *keys, const char *tensor, int64_t offset, const c
 /* Problems of an operator that give one tensor a dtype of another kind or another shape than its
  * row has are made or refused with a sentence: whoever fills the tensors counts on both. */
 static int64_t survives_others(const bolide_op *op) {
-    static const char *const others[] = {"dtype=f32", "dtype=i32",    "dtype=u8",
-                                         "shape=3",   "shape=scalar", "shape=1:1:1:1:1:1"};
+    static const char *const others[] = {".dtype=f32", ".dtype=i32",    ".dtype=u8",
+                                         ".shape=3",   ".shape=scalar", ".shape=1:1:1:1:1:1",
+                                         "=none"};
     static problem p;
     int64_t problems = 0;
     for (int phase = 0; phase < 2; phase++) {
         const bolide_param *row;
         for (int64_t i = 0; (row = bolide_op_param(op, (bolide_phase)phase, i)); i++) {
-            for (int k = 0; case_is_tensor(row->kind) && k < 6; k++) {
+            for (int k = 0; case_is_tensor(row->kind) && k < 7; k++) {
                 char text[256], error[DRIVER_ERROR] = "";
-                (void)snprintf(text, sizeof text, "%s %s.%s", bolide_op_name(op), row->name,
+                (void)snprintf(text, sizeof text, "%s %s%s", bolide_op_name(op), row->name,
                                others[k]);
                 EXPECT(problem_parse_one(text, &p, error) == 0);
                 driver_case *c = driver_case_make_dry(&p, error);
@@ -275,6 +276,7 @@ static void test_driver(void) {
     EXPECT(refuses("mm_bf16 x=f32", "a dtype that a takes"));
     EXPECT(refuses("batch_decode x=u8", "a dtype that q_data_type takes"));
     EXPECT(refuses("get_seq_lens x=f16", "a floating input"));
+    EXPECT(refuses("batch_decode draft_mask.dtype=u7", "draft_mask.dtype: expected a dtype"));
     int64_t problems = 0;
     for (int64_t i = 0; i < bolide_op_count(); i++)
         problems += survives_others(bolide_op_at(i));
