@@ -204,7 +204,7 @@ static int64_t load_width(const bolide__rope_quantize_params *p) {
 
 /* An item is two vectors of a head. */
 static bolide_status run_cuda(const bolide__call *call, bolide__rope_quantize_params *p) {
-    enum { THREADS = 256 };
+    enum { THREADS = 256, PER = 2 };
     const int64_t width = load_width(p);
     int64_t items = 0, channels = 0;
     for (int64_t i = 0; i < p->parts; i++) {
@@ -222,11 +222,11 @@ static bolide_status run_cuda(const bolide__call *call, bolide__rope_quantize_pa
     bolide__spec_add(&s, "VEC", width);       /* 4 values */
     bolide__spec_add(&s, "INTERLEAVE", p->interleave);
     bolide__spec_add(&s, "PAGED", p->positions != NULL);
-    bolide__spec_add(&s, "FEW",
-                     bolide__is_few(p->n * channels * (bolide__dtype_bytes(p->dtype) + 1)));
-    bolide__spec_add(&s, "WIDE", bolide__is_wide(p->n * items));
-    const bolide__grid g = {
-        .x = (p->n * items + THREADS - 1) / THREADS, .block = THREADS, .dependent = 1};
+    const bool few = bolide__is_few(p->n * channels * (bolide__dtype_bytes(p->dtype) + 1));
+    const int64_t all = (few ? p->n : (p->n + PER - 1) / PER) * items;
+    bolide__spec_add(&s, "FEW", few);
+    bolide__spec_add(&s, "WIDE", bolide__is_wide(all));
+    const bolide__grid g = {.x = (all + THREADS - 1) / THREADS, .block = THREADS, .dependent = 1};
     return bolide__cuda_launch(call, &s, &g, p, sizeof *p);
 }
 

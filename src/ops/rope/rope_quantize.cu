@@ -2,8 +2,9 @@
 //
 // Turning and quantising q, k and v on the GPU. A thread takes two vectors of VEC channels that lie
 // half a head apart, whether they turn or not, so both loads are under way at once, and with them
-// the angles, which the other heads of the token find in L1, and the look-up of the page. Every
-// element is read once and written once as a byte; that traffic is the limit.
+// the angles, which the other heads of the token find in L1, and the look-up of the page. Of many
+// tokens it takes PER behind one another, whose places are counted once. Every element is read once
+// and written once as a byte; that traffic is the limit.
 
 #include "cuda/device/base.cuh"
 #include "cuda/device/load.cuh"
@@ -31,8 +32,9 @@ using from_vec = pack<from_elem, VEC>;
 
 /* Neighbours in a vector turn with each other; single elements and halves with the other vector. */
 constexpr bool WITHIN = INTERLEAVE && VEC > 1;
-/* 48 registers do for 16-bit numbers. */
-constexpr int RESIDENT = DT == F32 ? 1 : RESIDENT_THREADS * 5 / 8 / THREADS;
+constexpr int PER = FEW ? 1 : 2; /* tokens of a thread */
+/* 48 registers do for 16-bit numbers, 64 for those of two tokens. */
+constexpr int RESIDENT = DT == F32 ? 1 : RESIDENT_THREADS * (PER == 2 ? 4 : 5) / 8 / THREADS;
 /* Pairs that are turned at a time: their angles take registers. */
 constexpr int STEP = WITHIN ? VEC / 2 : smaller(VEC, 4);
 
@@ -96,8 +98,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
     release_next_kernel();
     const int64_t all = p.part[p.parts - 1].end;
     const place at = place_of(all, (int64_t)blockIdx.x * THREADS + threadIdx.x);
-    const int64_t token = at.row;
-    const bool there = token < p.n;
+    const int64_t first = at.row * PER;
+    const bool there = first < p.n;
     int number = 0, before = 0;
     while ((int)at.column >= (int)p.part[number].end)
         before = (int)p.part[number++].end;
@@ -109,7 +111,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
     const int c = (int)index * (apart ? VEC : 2), other = apart ? (int)items * VEC : 1;
     const bool two = c + other < (int)part.d;
     const from_elem *in =
-        static_cast<const from_elem *>(part.in) + token * part.in_n + head * part.in_h + c;
+        static_cast<const from_elem *>(part.in) + first * part.in_n + head * part.in_h + c;
     if (FEW && there) {
         prefetch(in);
         if (two)
@@ -118,26 +120,37 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
     wait_for_previous_kernel();
     if (!there)
         return;
-    from_vec v[2] = {load_once<from_vec>(in), {}};
-    if (two)
-        v[1] = load_once<from_vec>(in + other);
-
-    int64_t row = token * part.out_n;
-    if (PAGED && part.is_paged) {
-        int64_t slot = 0;
-        const int64_t page =
-            bolide__page_of(&p.table, p.batch_indices[token], p.positions[token], &slot);
-        if (page < 0)
-            return;
-        row = page * part.out_n + slot * part.out_slot;
+    from_vec v[PER][2] = {};
+#pragma unroll
+    for (int k = 0; k < PER; k++) {
+        if (k > 0 && first + k >= p.n)
+            break;
+        v[k][0] = load_once<from_vec>(in + k * part.in_n);
+        if (two)
+            v[k][1] = load_once<from_vec>(in + k * part.in_n + other);
     }
-    float x[2][VEC];
-    unpack(v[0], x[0]);
-    unpack(v[1], x[1]);
-    if (part.turns)
-        turn_item(p, token, c, other, two, x);
-    to_elem *out = static_cast<to_elem *>(part.out) + row + head * part.out_h + c;
-    put(out, x[0], part.scale);
-    if (two)
-        put(out + other, x[1], part.scale);
+#pragma unroll
+    for (int k = 0; k < PER; k++) {
+        const int64_t token = first + k;
+        if (k > 0 && token >= p.n)
+            return;
+        int64_t row = token * part.out_n;
+        if (PAGED && part.is_paged) {
+            int64_t slot = 0;
+            const int64_t page =
+                bolide__page_of(&p.table, p.batch_indices[token], p.positions[token], &slot);
+            if (page < 0)
+                continue;
+            row = page * part.out_n + slot * part.out_slot;
+        }
+        float x[2][VEC];
+        unpack(v[k][0], x[0]);
+        unpack(v[k][1], x[1]);
+        if (part.turns)
+            turn_item(p, token, c, other, two, x);
+        to_elem *out = static_cast<to_elem *>(part.out) + row + head * part.out_h + c;
+        put(out, x[0], part.scale);
+        if (two)
+            put(out + other, x[1], part.scale);
+    }
 }
