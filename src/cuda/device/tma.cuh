@@ -73,4 +73,14 @@ __forceinline__ void await_stores() {
     asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
 }
 
+/* Asks for the box to be in the L2. It reads nothing and so may come before
+ * wait_for_previous_kernel. */
+__forceinline__ void prefetch_box(const bolide__tensor_map &map, int32_t c0, int32_t c1, int32_t c2,
+                                  int32_t c3, int32_t c4) {
+    asm volatile(
+        "cp.async.bulk.prefetch.tensor.5d.L2.global.tile [%0, {%1, %2, %3, %4, %5}];" ::"l"(&map),
+        "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(c4)
+        : "memory");
+}
+
 #endif

@@ -8,6 +8,7 @@
 #include "core/context.h"
 #include "cuda/cuda.h"
 #include "ops/attention/attention_sm90.h"
+#include "ops/attention/attention_stream.h"
 
 typedef struct bolide__attention_frozen frozen_part;
 
@@ -413,7 +414,9 @@ static bolide_status run_tensor(const bolide__call *call, const frozen_part *f,
     const bool apart = f->merged_apart && !f->ruled;
     p->flags |= (is_q_wide(p) ? BOLIDE__ATTN_Q_WIDE : 0) | (apart ? BOLIDE__ATTN_APART : 0);
     bool served = false;
-    BOLIDE_TRY(run_few(call, f, p, flags, &served));
+    BOLIDE_TRY(bolide__attention_stream_run(call, f, p, flags, &served));
+    if (!served && (f->stream <= 1 || f->stream_slots == 1))
+        BOLIDE_TRY(run_few(call, f, p, flags, &served));
     if (served)
         return BOLIDE_OK;
     g->block = (int32_t)(32 * warps_of(f->tile_rows, keys));

@@ -42,7 +42,8 @@ using kv_elem = q_elem;
 using half = q_elem;
 using out_elem = element<OT>::type;
 
-constexpr bool SHARED_ROWS = true, BENT = CAPPED || ALIBI;
+constexpr bool SHARED_ROWS = true, OWN_TILES = false, BENT = CAPPED || ALIBI;
+constexpr int BLOCK_ROWS = 0;
 constexpr int ROWS = 16, KEYS = 16 * WARPS, THREADS = 32 * WARPS;
 constexpr int MT = 1, NT = 2;
 constexpr int DQ = D_QK, DV = D_VO, KV_BYTES = 2;

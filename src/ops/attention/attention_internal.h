@@ -214,6 +214,7 @@ typedef struct bolide__attention_params {
     bolide__variant_extra extra[BOLIDE__VARIANT_PARAMS];
 
     /* host only */
+    int64_t list_count; /* entries of indices, from the first to the last */
     const struct bolide_variant *variant;
     const char *variant_text; /* what a kernel includes as "variant.cuh"; NULL: no variant */
 
@@ -255,7 +256,10 @@ typedef struct bolide__attention_plan {
         int64_t latent90; /* CUDA: blocks of attention_latent_sm90.cu that share an item; 0: it is
                          for attention_latent.cu alone */
         int64_t few; /* CUDA: blocks of attention_few.cu that share a request; 0: it takes none */
-        int64_t few_warps;                      /* of such a block */
+        int64_t few_warps; /* of such a block */
+        int64_t stream;    /* CUDA: attention_stream.cu takes its runs: blocks that share a request;
+                              1: items are of workers */
+        int64_t stream_slots;                   /* units of a warp on their way */
         int64_t merged_apart;                   /* CUDA: pieces are joined by a kernel of its own */
         int64_t least_busy;                     /* CUDA: of the schedule's rules */
         int64_t ruled, rule_tiles, rule_pieces; /* CUDA: a single request that needs no lists */
@@ -444,6 +448,11 @@ void bolide__attention_cuda_rules(const struct bolide__attention_frozen *f,
  * Nothing of the layout depends on it. */
 void bolide__attention_few_choose(const bolide__call *call, struct bolide__attention_frozen *f,
                                   int64_t batch, int64_t kv_len);
+
+/* Behind both: whether attention_stream.cu has the plan's runs, with how many workers. kv_len: the
+ * longest request that the plan allows, 0 where it does not say; balanced: it may cut anywhere. */
+void bolide__attention_stream_choose(const bolide__call *call, struct bolide__attention_frozen *f,
+                                     int64_t batch, int64_t kv_len, bool balanced);
 
 /* Gives a plan for attention.cu tiles of so many rows; false if none fit, and nothing changes. */
 bool bolide__attention_cuda_rows(const bolide__call *call, struct bolide__attention_frozen *f,

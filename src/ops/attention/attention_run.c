@@ -302,6 +302,13 @@ static void fill_draft(bolide__attention_params *p, const bolide__attention_run_
     p->flags |= BOLIDE__ATTN_DRAFT;
 }
 
+static int64_t list_count(const bolide__attention_run_args *a) {
+    if (a->indices)
+        return a->indices->shape[0];
+    const bolide_tensor *t = a->block_tables;
+    return t && t->shape[0] > 0 ? (t->shape[0] - 1) * bolide__stride(t, 0) + t->shape[1] : 0;
+}
+
 bolide__attention_params bolide__attention_fill(const bolide__attention_run_args *a) {
     const bolide__attention_plan *plan = (const bolide__attention_plan *)a->plan;
     const bool paged = plan->frozen.paged != 0, hnd = plan->frozen.kv_layout == BOLIDE_HND;
@@ -335,6 +342,7 @@ bolide__attention_params bolide__attention_fill(const bolide__attention_run_args
     const int rows = hnd ? paged + 1 : paged; /* dimension of the tokens of a page */
     p.q_rows = a->q->shape[0];
     p.pages = paged ? a->k->shape[0] : 1;
+    p.list_count = list_count(a);
     p.k_rows = a->k->shape[rows];
     p.v_rows = a->v->shape[rows];
     kv_strides(a->k, paged, hnd, &p.k_page, &p.k_n, &p.k_h);

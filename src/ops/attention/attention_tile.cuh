@@ -4,7 +4,8 @@
 // sums. Included by attention.cu only, behind its constants.
 //
 // Rows of 128 bytes and multiples of it are laid out with their 16-byte pieces exchanged by the
-// row's number, others take an odd number of pieces: either way 8 rows meet all banks.
+// row's number, others take an odd number of pieces: either way 8 rows meet all banks. Rows that
+// the copy engine brings lie in blocks of 128 bytes of BLOCK_ROWS rows.
 //
 // 8-bit keys and values come through the same matrix loads as 16-bit ones, two to an element. A
 // thread then holds columns 4t to 4t + 3 where a product wants 2t, 2t + 1, 2t + 8 and 2t + 9. For
@@ -21,9 +22,18 @@ template <int PIECES> constexpr int row_bytes() {
     return (PIECES % 8 == 0 ? PIECES : PIECES | 1) * 16;
 }
 
+/* From a row to the next, and from 8 pieces of it to the next 8, which in blocks are apart. */
+template <int PIECES> constexpr int row_step() {
+    return BLOCK_ROWS ? 128 : row_bytes<PIECES>();
+}
+constexpr int BLOCK_STEP = BLOCK_ROWS ? 128 * BLOCK_ROWS : 128;
+
 /* Byte of a 16-byte piece of a row. */
 template <int PIECES> int spot(int row, int piece) {
-    return row * row_bytes<PIECES>() + (PIECES % 8 == 0 ? piece ^ (row & 7) : piece) * 16;
+    if constexpr (BLOCK_ROWS)
+        return piece / 8 * BLOCK_STEP + row * 128 + (piece % 8 ^ (row & 7)) * 16;
+    else
+        return row * row_bytes<PIECES>() + (PIECES % 8 == 0 ? piece ^ (row & 7) : piece) * 16;
 }
 
 /* ---- whose rows and keys ------------------------------------------------------------------------
@@ -31,7 +41,7 @@ template <int PIECES> int spot(int row, int piece) {
 
 /* First key of the warp in a tile. */
 int own_keys() {
-    return SHARED_ROWS ? threadIdx.x / 32 * (8 * NT) : 0;
+    return SHARED_ROWS && !OWN_TILES ? threadIdx.x / 32 * (8 * NT) : 0;
 }
 
 int first_row() {
@@ -70,8 +80,8 @@ template <int PIECES> walk<PIECES> walk_from(const unsigned char *rows, int row,
 template <bool TURNED, int PIECES>
 void load_along(uint32_t (&r)[4], const walk<PIECES> &w, int rows, int step, bool both = true) {
     constexpr int PLACES = walk<PIECES>::PLACES;
-    const uint32_t at =
-        w.at[step % PLACES] + rows * row_bytes<PIECES>() + step / PLACES * (32 * PLACES);
+    const uint32_t at = w.at[step % PLACES] + rows * row_step<PIECES>() +
+                        step / PLACES * (PLACES == 4 ? BLOCK_STEP : 32);
     if (both && TURNED)
         asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                      : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])

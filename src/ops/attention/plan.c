@@ -383,6 +383,9 @@ static void choose_cuda(const bolide__call *call, const bolide__attention_proble
     bolide__attention_cuda_choose(call, f, rows, m->batch);
     if (split == BOLIDE__SPLIT_BALANCED && !pr->single && !pr->part && given(pr->max_kv_len))
         bolide__attention_few_choose(call, f, m->batch, m->kv_len);
+    if (!pr->single && !pr->part)
+        bolide__attention_stream_choose(call, f, m->batch, given(pr->max_kv_len) ? m->kv_len : 0,
+                                        split == BOLIDE__SPLIT_BALANCED);
     if (!f->on_device && !pr->chunk && pr->part != BOLIDE__PART_FEW &&
         (split == BOLIDE__SPLIT_BALANCED || split == BOLIDE__SPLIT_NONE))
         bolide__attention_sm90_choose(call, f, rows, m->rows * (pr->h_q / pr->h_kv));
