@@ -136,6 +136,26 @@ static const char *const batch_decode_cases[] = {
     "page=16 lse=given window_left=-1,300 logits_soft_cap=0,3",
     "batch_decode b=2 len=900 max_sequence_kv=1024 h_q=32 h_kv=8 d=128 x=bf16 page=16 "
     "block_tables=given pos_encoding_mode=2",
+    /* streams: pieces, several items a worker, tails of units, lanes that look up pages twice */
+    "batch_decode b=1 len=8192,15,300 max_sequence_kv=8192 h_q=32,64 h_kv=8 d=128 x=bf16 page=16 "
+    "lse=given",
+    "batch_decode b=2,4 max=4096 max_sequence_kv=4096 h_q=32 h_kv=8 d=128 x=bf16 page=16 lse=given",
+    "batch_decode len=0:1:7:16:17:63:64:65:128:300:1000:2:0:5 max_sequence_kv=1000 h_q=32 h_kv=8 "
+    "d=128 x=bf16 page=16,64 kv_layout=NHD,HND lse=given",
+    "batch_decode b=1 len=30000 max_sequence_kv=30000 h_q=8 h_kv=8 d=64 x=bf16 page=16 lse=given "
+    "disable_split_kv=0,1",
+    "batch_decode b=3 max=900 max_sequence_kv=900 h_q=32 h_kv=8 d=128 x=bf16 page=16 "
+    "block_tables=given lse=given",
+    "batch_decode b=9 max=1500 max_sequence_kv=1500 h_q=1,16 h_kv=1 d=64 x=f16 page=32 lse=given "
+    "sinks=given",
+    "batch_decode b=5 max=700 max_sequence_kv=700 q_len_per_req=3 h_q=32 h_kv=8 d=128 x=bf16 "
+    "page=16 lse=given logits_soft_cap=0,5",
+    "batch_decode b=12 max=1200 max_sequence_kv=1200 h_q=32 h_kv=8 d=128 x=bf16 page=16 "
+    "k_scale=0.7 v_scale=1.5 sm_scale=-0.3",
+    "batch_decode len=0:1:31:32:33:3000:17 max_sequence_kv=3000 h_q=32 h_kv=8 d=128 x=bf16,f16 "
+    "kv_data_type=f8_e4m3fn,f8_e5m2 page=16,32 lse=given",
+    "batch_decode b=64 max=500 max_sequence_kv=500 h_q=32 h_kv=8 d=128 x=bf16 page=16 lse=given "
+    "pos_encoding_mode=0,2",
 };
 BOLIDE_TEST(batch_decode, batch_decode_cases);
 
