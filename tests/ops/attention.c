@@ -154,6 +154,8 @@ static const char *const batch_decode_cases[] = {
     "k_scale=0.7 v_scale=1.5 sm_scale=-0.3",
     "batch_decode len=0:1:31:32:33:3000:17 max_sequence_kv=3000 h_q=32 h_kv=8 d=128 x=bf16,f16 "
     "kv_data_type=f8_e4m3fn,f8_e5m2 page=16,32 lse=given",
+    "batch_decode b=1 len=100,4000 max_sequence_kv=8192 h_q=32 h_kv=8 d=128 x=bf16 "
+    "kv_data_type=f8_e4m3fn page=32 lse=given",
     "batch_decode b=64 max=500 max_sequence_kv=500 h_q=32 h_kv=8 d=128 x=bf16 page=16 lse=given "
     "pos_encoding_mode=0,2",
 };

@@ -77,7 +77,8 @@ void bolide__attention_stream_choose(const bolide__call *call, frozen_part *f, i
     if (!is_served(call, f) || batch < 1)
         return;
     const int64_t requests = batch * f->h_kv;
-    const bool one_tile = f->q_len >= 1 && f->q_len * (f->h_q / f->h_kv) <= 16;
+    /* Pieces of a request that a cluster shares begin at multiples of 16 keys. */
+    const bool one_tile = size_of(f) == 2 && f->q_len >= 1 && f->q_len * (f->h_q / f->h_kv) <= 16;
     const int64_t cluster = balanced && one_tile ? cluster_of(sms, requests, kv_len) : 0;
     if (f->few) {
         f->stream = f->few;
