@@ -22,7 +22,7 @@ import torch.nn.functional as F
 
 import compare
 import peers_cuda
-from door import Door
+from door import BITS, Door
 from peers import numbers
 from peers_cuda import DEVICE, alternate, flashinfer, read_ceiling, rotated, show, timer
 
@@ -242,11 +242,74 @@ def mm_bf16(p, door):
         2 * (m * k + n * k + m * n), 2 * m * n * k
 
 
+def cascade(p, door):
+    """A prefix of all requests and the keys of each, a call each, joined by a third."""
+    b, h_q, h_kv, d, page = p["b"], p["h_q"], p["h_kv"], p["d"], p["page"]
+    shared, own = p["prefix"] // page, p["unique"] // page
+    order = torch.randperm(shared + b * own, device=DEVICE).int()
+    levels = [(torch.tensor([0, b]), torch.tensor([0, shared]), order[:shared]),
+              (torch.arange(b + 1), torch.arange(b + 1) * own, order[shared:])]
+    levels = [(q.int(), kv.int(), pages, torch.full((len(q) - 1,), page, dtype=torch.int32))
+              for q, kv, pages in levels]
+    binds = [door.planned("batch_prefill_paged", {
+        "qo_indptr": q, "paged_kv_indptr": kv, "paged_kv_last_page_len": last, "num_qo_heads": h_q,
+        "num_kv_heads": h_kv, "head_dim_qk": d, "page_size": page, "q_data_type": BITS[BF16]})
+        for q, kv, _, last in levels]
+
+    def ours(q, cache):
+        states = [(torch.empty_like(q), torch.empty(b, h_q, device=DEVICE)) for _ in levels]
+        calls = [bind({"q": q, "k_cache": cache[:, 0], "v_cache": cache[:, 1],
+                       "paged_kv_indices": level[2], "out": out, "lse": lse})
+                 for bind, level, (out, lse) in zip(binds, levels, states)]
+        calls.append(door.call("merge_state_in_place", {
+            "v": states[1][0], "s": states[1][1], "v_other": states[0][0],
+            "s_other": states[0][1]}))
+        return lambda: [call() for call in calls]
+
+    def theirs(q, cache):
+        workspace = torch.empty(peers_cuda.WORKSPACE_BYTES, dtype=torch.uint8, device=DEVICE)
+        wrapper = flashinfer.MultiLevelCascadeAttentionWrapper(len(levels), workspace)
+        wrapper.plan(*map(list, zip(*levels)), h_q, h_kv, d, page, q_data_type=BF16)
+        return lambda: wrapper.run(q, cache)
+
+    keys = p["prefix"] + b * p["unique"]
+    return lambda: (randn(b, h_q, d), randn(len(order), 2, page, h_kv, d)), ours, {
+        "flashinfer": theirs}, 4 * keys * h_kv * d + 4 * b * h_q * d, \
+        4 * b * (p["prefix"] + p["unique"]) * h_q * d
+
+
+def block_sparse(p, door):
+    """So many in a hundred of the blocks of each row, at random."""
+    m, n, r, c, h_q, h_kv, d = (p[key] for key in ("M", "N", "R", "C", "h_q", "h_kv", "d"))
+    rows, columns = m // r, n // c
+    kept = math.ceil(columns * p["kept"] / 100)
+    indices = torch.rand(rows, columns).argsort(1)[:, :kept].sort(1).values.int().flatten()
+    indptr = torch.arange(rows + 1, dtype=torch.int32)
+    bind = door.planned("block_sparse_attention", {
+        "qo_indptr": indptr * r, "indptr": indptr * kept, "M": m, "N": n, "C": c,
+        "num_qo_heads": h_q, "num_kv_heads": h_kv, "head_dim": d, "q_data_type": BITS[BF16]})
+    on_device = indices.to(DEVICE)
+
+    def ours(q, k, v):
+        return bind({"q": q, "k": k, "v": v, "indices": on_device, "out": torch.empty_like(q)})
+
+    def theirs(q, k, v):
+        workspace = torch.empty(peers_cuda.WORKSPACE_BYTES, dtype=torch.uint8, device=DEVICE)
+        wrapper = flashinfer.BlockSparseAttentionWrapper(workspace, backend="fa2")
+        wrapper.plan(indptr * kept, indices, m, n, r, c, h_q, h_kv, d, q_data_type=BF16)
+        return lambda: wrapper.run(q, k, v)
+
+    return lambda: (randn(m, h_q, d), randn(n, h_kv, d), randn(n, h_kv, d)), ours, {
+        "flashinfer fa2": theirs}, 4 * m * h_q * d + 4 * n * h_kv * d, \
+        4 * len(indices) * r * c * h_q * d
+
+
 FORMS = {"rmsnorm": rmsnorm, "fused_add_rmsnorm": fused_add_rmsnorm, "layernorm": layernorm,
          "silu_and_mul": silu_and_mul, "apply_rope_with_cos_sin_cache": rope,
          "apply_rope_pos_ids": rope_positions, "rope_quantize_fp8": rope_fp8,
          "mla_rope_quantize_fp8": rope_fp8, "append_paged_kv_cache": append,
-         "merge_state": merge_state, "mm_bf16": mm_bf16}
+         "merge_state": merge_state, "mm_bf16": mm_bf16, "cascade": cascade,
+         "block_sparse_attention": block_sparse}
 
 
 def measure(problem, door):
@@ -258,7 +321,7 @@ def measure(problem, door):
     sets, rounds = rotated(make, size)
     timers = {"bolide": timer(ours, sets, rounds)}
     for name, form in peers.items():
-        if flashinfer or name != "flashinfer":
+        if flashinfer or not name.startswith("flashinfer"):
             timers[name] = timer(form, sets, rounds)
     return alternate(timers), size, flops
 
@@ -321,7 +384,7 @@ def main():
             continue
         line = line_of(problem, times, size, flops, ceilings) | {"commit": options.commit}
         if options.keep:
-            compare.keep(line, families[operator], options.keep)
+            compare.keep(line, families.get(operator, "attention"), options.keep)
         if options.json:
             print(json.dumps(line), flush=True)
         else:
