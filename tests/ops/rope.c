@@ -51,6 +51,7 @@ BOLIDE_TEST(apply_llama31_rope, apply_llama31_rope_cases);
 static const char *const apply_rope_with_cos_sin_cache_cases[] = {
     "apply_rope_with_cos_sin_cache n=0,1,50 query=f16,bf16,f32 positions=i32,i64 is_neox=0,1",
     "apply_rope_with_cos_sin_cache d=256 rotary_dim=64,2,100 query=bf16 is_neox=0,1",
+    "apply_rope_with_cos_sin_cache n=900 h_q=32 h_kv=8 d=128 rotary_dim=64 query=bf16 is_neox=0,1",
     "apply_rope_with_cos_sin_cache query=f16 query_out=query key_out=key cos_sin_cache.pad=8",
     "apply_rope_with_cos_sin_cache max_pos=0 query=f16",
     "apply_rope_with_cos_sin_cache rotary_dim=66 expect=invalid_argument:cos_sin_cache",

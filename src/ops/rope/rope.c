@@ -217,7 +217,9 @@ static bolide_status rope_cuda(const bolide__call *call) {
                        p->rotary_dim / 2 % 4 == 0;
     const int64_t bytes = 2 * p->n * heads * p->d * bolide__dtype_bytes(p->dtype);
     const int few = tokens || p->n <= MOST_ROWS ? bolide__cuda_few(bytes) : 0;
-    const int32_t threads = few && !tokens ? BOLIDE__ROPE_FEW_THREADS : BOLIDE__ROPE_THREADS;
+    const int32_t threads = tokens ? BOLIDE__ROPE_THREADS
+                            : few  ? BOLIDE__ROPE_FEW_THREADS
+                                   : BOLIDE__ROPE_TABLE_THREADS;
     bolide__spec s = BOLIDE_SPEC("rope/rope.cu", "bolide_rope");
     bolide__spec_add(&s, "DT", p->dtype);   /* 3 values */
     bolide__spec_add(&s, "VEC", width);     /* 4 values */

@@ -23,7 +23,9 @@ constexpr bool EARLY = SPEC_FEW == 2;
 constexpr int TOKENS = SPEC_TOKENS; /* 1, 4; 0: the angles are read from the table */
 constexpr bool INTERLEAVE = SPEC_INTERLEAVE;
 constexpr bool TABLE = TOKENS == 0;
-constexpr int THREADS = TABLE && FEW ? BOLIDE__ROPE_FEW_THREADS : BOLIDE__ROPE_THREADS;
+constexpr int THREADS = !TABLE ? BOLIDE__ROPE_THREADS
+                        : FEW  ? BOLIDE__ROPE_FEW_THREADS
+                               : BOLIDE__ROPE_TABLE_THREADS;
 static_assert(DT == F16 || DT == BF16 || DT == F32, "a float type");
 static_assert(VEC >= 1 && VEC <= 8 && TOKENS <= 4, "a vector and few tokens");
 

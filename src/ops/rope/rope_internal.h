@@ -15,8 +15,9 @@
 
 enum {
     BOLIDE__ROPE_MAX_PAIRS = 256,
-    BOLIDE__ROPE_THREADS = 256,    /* of a block of the device kernel */
-    BOLIDE__ROPE_FEW_THREADS = 64, /* where few tokens take their angles from a table */
+    BOLIDE__ROPE_THREADS = 256,       /* of a block of the device kernel that makes its angles */
+    BOLIDE__ROPE_TABLE_THREADS = 128, /* where they come from a table */
+    BOLIDE__ROPE_FEW_THREADS = 64,    /* and there are few tokens */
 };
 
 /* q or k: where its heads lie. Strides are in elements, the last dimension is contiguous. */
