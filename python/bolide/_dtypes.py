@@ -67,7 +67,10 @@ _ALIASES = {
     "bf16": "bfloat16", "fp32": "float32", "long": "int64", "int": "int32",
     "float4_e2m1fn_x2": "float4_e2m1fn",
 }
+# Names once found: of torch's dtypes and words, which torch.compile traces, and of all others, of which
+# releases of torch refuse NumPy's as keys of a dictionary that they trace.
 _cache: dict[Any, str] = {}
+_others: dict[Any, str] = {}
 
 
 def name_of(value: Any) -> str:
@@ -78,6 +81,9 @@ def name_of(value: Any) -> str:
         return _cache[value]
     except (KeyError, TypeError):
         pass
+    other = isinstance(value, type) or getattr(value, "newbyteorder", None) is not None
+    if other and value in _others:
+        return _others[value]
     text = value if isinstance(value, str) else getattr(value, "name", None) or str(value)
     if isinstance(value, type):
         text = value.__name__
@@ -86,7 +92,7 @@ def name_of(value: Any) -> str:
     if text not in BY_NAME:
         raise TypeError(f"no dtype of this library: {value!r}")
     try:
-        _cache[value] = text
+        (_others if other else _cache)[value] = text
     except TypeError:
         pass
     return text
