@@ -11,7 +11,7 @@ static const char *const top_p_sampling_from_probs_cases[] = {
     "top_p_sampling_from_probs v=5000 n=40 kind=mixed top_p=tensor peak=1,4",
     "top_p_sampling_from_probs v=32000 n=3 peak=0.1,1,3,8 top_p=0.5,0.9,0.99,0.9999",
     "top_p_sampling_from_probs v=128256 n=3 peak=0,1,3 top_p=0.9",
-    "top_p_sampling_from_probs v=5003 n=140 kind=mixed top_p=0.9",
+    "top_p_sampling_from_probs v=5003 n=110,140 kind=mixed top_p=0.9",
     "top_p_sampling_from_probs v=128256 n=2 kind=ties,sparse,onehot,nan,zero top_p=0.9",
     "top_p_sampling_from_probs v=40000 n=7 kind=mixed top_p=0,1,1e-9,0.3",
     "top_p_sampling_from_probs v=1000000 n=1 top_p=0.9", /* more than any cluster keeps */
@@ -96,6 +96,7 @@ static const char *const sampling_from_logits_cases[] = {
     "sampling_from_logits v=300 n=9 seed.dtype=i64,u64 offset.dtype=u64",
     "sampling_from_logits v=5000 n=40 kind=mixed peak=1,4 indices=i64 b=50 outside=2",
     "sampling_from_logits v=128256 n=2 peak=0,1,5 logits=bf16,f32",
+    "sampling_from_logits v=5003 n=70,140 kind=mixed logits=bf16,f32 logits.pad=3",
     "sampling_from_logits v=100 n=50 kind=onehot,inf offset.dtype=i64",
 };
 BOLIDE_TEST(sampling_from_logits, sampling_from_logits_cases);
@@ -124,7 +125,7 @@ static const char *const top_p_renorm_probs_cases[] = {
     "top_p_renorm_probs v=300 n=7 kind=mixed top_p=0.6 out=probs probs.pad=9",
     "top_p_renorm_probs v=300 n=9 top_p.shape=1 probs.pad=3 out.pad=5 probs=bf16",
     "top_p_renorm_probs v=128256 n=2 peak=1,3 top_p=0.9",
-    "top_p_renorm_probs v=5003 n=140 kind=mixed peak=1,6 top_p=0.9 out.pad=5",
+    "top_p_renorm_probs v=5003 n=110,140 kind=mixed peak=1,6 top_p=0.9 out.pad=5",
     "top_p_renorm_probs v=40001 n=5,7 kind=mixed peak=6 top_p=0.8 probs=bf16,f32",
     /* Many equal values, whose squares a sum of 1 rounds alike. */
     "top_p_renorm_probs v=40001 n=5 kind=mixed peak=6 top_p=0.8 probs=f32 seed=2468264929174137291",
@@ -137,7 +138,7 @@ static const char *const top_k_renorm_probs_cases[] = {
     "top_k_renorm_probs v=5000 n=70 kind=mixed top_k.dtype=i32,i64",
     "top_k_renorm_probs v=300 n=7 kind=mixed top_k=20 out=probs probs.pad=9",
     "top_k_renorm_probs v=128256 n=2 peak=1,3 top_k=50,50000 probs=bf16,f32",
-    "top_k_renorm_probs v=5003 n=140 kind=mixed top_k=20 out.pad=5 probs=bf16,f32",
+    "top_k_renorm_probs v=5003 n=110,140 kind=mixed top_k=20 out.pad=5 probs=bf16,f32",
     "top_k_renorm_probs v=40001 n=5,7 kind=mixed top_k=20,900",
 };
 BOLIDE_TEST(top_k_renorm_probs, top_k_renorm_probs_cases);
@@ -148,7 +149,7 @@ static const char *const top_k_mask_logits_cases[] = {
     "top_k_mask_logits v=300 n=7 kind=mixed top_k=20 out=logits logits.pad=9",
     "top_k_mask_logits v=300 n=7 kind=inf top_k=1,2,3 logits=f16,f32",
     "top_k_mask_logits v=128256 n=2 peak=1,3 top_k=50,50000 logits=bf16,f32",
-    "top_k_mask_logits v=5003 n=140 kind=mixed top_k=20 out.pad=5 logits=f16,f32",
+    "top_k_mask_logits v=5003 n=110,140 kind=mixed top_k=20 out.pad=5 logits=f16,f32",
     "top_k_mask_logits v=40001 n=5,7 kind=mixed top_k=20,900",
 };
 BOLIDE_TEST(top_k_mask_logits, top_k_mask_logits_cases);

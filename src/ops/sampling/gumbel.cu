@@ -7,6 +7,7 @@
 // half of their words from another block, and their noise.
 
 #include "ops/sampling/row_draw.cuh"
+#include "ops/sampling/row_ring.cuh"
 
 using params = bolide__sample_params;
 
@@ -14,6 +15,11 @@ static_assert(LOGITS && !CACHED, "logits are read once");
 
 /* Vectors of a lane that share a block of random words, 32 apart; pairs that it loads at a time. */
 constexpr int PAIR = 2, PAIRS = 2, LOADS = PAIR * PAIRS;
+
+/* Logits come through shared memory where a block has a row. */
+constexpr bool RINGED = ARCH >= 90 && ARCH < 120 && CLUSTER == 1;
+using logit_ring = row_ring<RINGED ? 3 : 1, LOADS>;
+static_assert(!RINGED || logit_ring::VECTORS * sizeof(raw_t) <= BOLIDE__ROW_RING, "the host's");
 
 /* The best of a lane, and of its warp. */
 struct contest {
@@ -159,11 +165,16 @@ __forceinline__ uint64_t rank_of(const contest &c) {
 
 /* What this warp's first vector scores at least: its words without their lower halves. With that
  * most of what is read can be told from the winner at once. */
-__forceinline__ float prime(const row_view &r, bool aligned, const generator &g) {
+__forceinline__ float prime(const row_view &r, bool aligned, const generator &g,
+                            const logit_ring &ring) {
     const int j = r.first + lane_of_warp();
     float best = -INFINITE;
     if (j < r.last) {
-        const raw_t raw = aligned ? read_raw(r, r.base, j) : read_unaligned(r, r.base, j);
+        raw_t raw;
+        if constexpr (RINGED)
+            raw = *ring.own;
+        else
+            raw = aligned ? read_raw(r, r.base, j) : read_unaligned(r, r.base, j);
         const random4 w = g.words((uint32_t)(j / 64 * 32 + j % 64));
         const uint32_t word[4] = {w.x, w.y, w.z, w.w};
 #pragma unroll
@@ -176,11 +187,14 @@ __forceinline__ float prime(const row_view &r, bool aligned, const generator &g)
 
 /* Vectors begin at the row here, for neighbours share a block of random words. */
 __forceinline__ void compete(contest &c, uint32_t *shared, const row_view &r, bool aligned,
-                             const generator &g) {
+                             const generator &g, logit_ring &ring) {
     const int lane = lane_of_warp();
     for (int begin = r.first; begin < r.last; begin += 32 * LOADS) {
         batch<LOADS> b;
-        if (aligned) {
+        if constexpr (RINGED) {
+            ring.take(b.raw);
+            ring.next(r, begin, aligned);
+        } else if (aligned) {
             b.read(r, [&](int n) { return begin + 32 * n; });
         } else {
 #pragma unroll
@@ -231,11 +245,18 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
         generator g;
         g.open((uint64_t)row_int(p.seed, out), (uint64_t)row_int(p.offset, out), out);
         const bool aligned = (uintptr_t)row % sizeof(raw_t) == 0;
-        const float least = lanes_max<32>(prime(r, aligned, g));
+        logit_ring ring = {};
+        if constexpr (RINGED) {
+            extern __shared__ __align__(16) unsigned char memory[];
+            ring.open(reinterpret_cast<raw_t *>(memory));
+            ring.fill(r, aligned);
+            wait_copies<2>();
+        }
+        const float least = lanes_max<32>(prime(r, aligned, g, ring));
         if (lane_of_warp() == 0)
             atomicMax(&best_key, key_of(least));
         __syncthreads();
-        compete(c, &best_key, r, aligned, g);
+        compete(c, &best_key, r, aligned, g, ring);
     }
     uint64_t best = rank_of(c);
 #pragma unroll

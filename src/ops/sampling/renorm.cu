@@ -50,10 +50,29 @@ __forceinline__ void write_row(const row_view &r, const params &p, int64_t row, 
             y[i] = f(x[i], 4 * j + i - r.lead);
         put_vector(r, out, aligned, j, y);
     };
-    if constexpr (CACHED) {
+    if constexpr (CACHED)
         walk(r, put);
-    } else {
+    else
         walk_memory<4, !LOGITS>(r, put);
+}
+
+/* The same through the ring, what was read last first: of that L2 has most. */
+template <class F>
+__forceinline__ void write_again(const row_view &r, select_room *room, const params &p, int64_t row,
+                                 bool selected, F f) {
+    if constexpr (RINGED) {
+        out_t *out = out_of(r, p, row);
+        const bool aligned = aligned_out(out);
+        walk_back<true>(r, ring_of(room), HOLDS && selected, gather_ring{},
+                        [&](const float(&x)[4], int j) {
+                            float y[4];
+#pragma unroll
+                            for (int i = 0; i < 4; i++)
+                                y[i] = f(x[i]);
+                            put_vector(r, out, aligned, j, y);
+                        });
+    } else {
+        write_row(r, p, row, [&](float x, int) { return f(x); });
     }
 }
 
@@ -64,6 +83,7 @@ __forceinline__ void write_row(const row_view &r, const params &p, int64_t row, 
 struct blank_memory {
     out_t *out; /* as put_vector takes it; NULL where the row is to be read and written again */
     bool aligned, on[WARPS];
+    int early[WARPS]; /* what of a warp's vectors has been written while a guess was made */
     /* Of each thread, which of its vectors may be kept, by a number that is taken modulo 64. */
     uint64_t seen[THREADS];
 };
@@ -71,10 +91,35 @@ struct blank_memory {
 struct blanks {
     blank_memory *shared;
 
+    /* Of a stretch so much is written while a guess is made, and so much behind the last load:
+     * memory has nothing else to do then. */
+    static constexpr int EARLY = 4, LATE = 8, BATCH = 32 * GATHER;
+
+    __forceinline__ static bool few(const row_view &r, const goal &q) {
+        return q.counted && (float)q.want <= (float)(r.end - r.lead) / 64;
+    }
+
+    __forceinline__ void guess(const row_view &r, const goal &q) {
+        if (!shared->out || !few(r, q))
+            return;
+        const int early = r.first + (r.last - r.first) / EARLY / BATCH * BATCH;
+#pragma unroll 1
+        for (int begin = r.first; begin < early; begin += BATCH)
+            blank(r, begin);
+        if (lane_of_warp() == 0)
+            shared->early[warp_of_block()] = early;
+        __syncwarp();
+    }
+
+    __forceinline__ int late(const row_view &r) const {
+        const int size = r.last - r.first;
+        return LONE ? r.last : r.first + (size - size / LATE) / BATCH * BATCH;
+    }
+
     /* Of a mass no more values are kept than the least of them fits in, and far fewer as a rule. */
     __forceinline__ void open(const row_view &r, span s, const goal &q) {
         const float v = (float)(r.end - r.lead);
-        const bool little = q.counted ? (float)q.want <= v / 64 : q.total <= s.low * v / 16;
+        const bool little = q.counted ? few(r, q) : q.total <= s.low * v / 16;
         const bool on = shared->out && little;
         shared->seen[threadIdx.x] = 0;
         shared->on[warp_of_block()] = on;
@@ -82,8 +127,21 @@ struct blanks {
     }
 
     __forceinline__ void go(const row_view &r, int begin) {
+        const int warp = warp_of_block();
+        if (shared->on[warp] && begin >= shared->early[warp] && begin < late(r))
+            blank(r, begin);
+    }
+
+    __forceinline__ void close(const row_view &r) {
         if (!shared->on[warp_of_block()])
             return;
+#pragma unroll 1
+        for (int begin = late(r); begin < r.last; begin += BATCH)
+            blank(r, begin);
+    }
+
+    /* Writes a batch as if nothing of it were kept. */
+    __forceinline__ void blank(const row_view &r, int begin) {
         const float y[4] = {NONE, NONE, NONE, NONE};
         const int last = begin + 32 * GATHER, lane = lane_of_warp();
         out_t *out = shared->out;
@@ -106,10 +164,10 @@ struct blanks {
 
 /* Writes f(x) for what may be kept, if all else has been written; else for the whole row. */
 template <class F>
-__forceinline__ void write_kept(const row_view &r, const params &p, int64_t row, const blanks &b,
-                                bool listed, F f) {
-    if (!listed || !b.shared->on[warp_of_block()]) {
-        write_row(r, p, row, [&](float x, int) { return f(x); });
+__forceinline__ void write_kept(const row_view &r, select_room *room, const params &p, int64_t row,
+                                const blanks &b, const gathered &g, F f) {
+    if (!g.listed || !b.shared->on[warp_of_block()]) {
+        write_again(r, room, p, row, g.passed, f);
         return;
     }
     for (uint64_t left = b.shared->seen[threadIdx.x]; left != 0; left &= left - 1) {
@@ -222,7 +280,7 @@ __forceinline__ void renorm(filtered &f, const params &p, int64_t row) {
     else
         sum = add_up(f.board, sum_row(f.row, least, u)).total;
     const float scale = (float)(0x1p22 / (double)sum);
-    write_kept(f.row, p, row, f.beside, g.listed,
+    write_kept(f.row, f.room, p, row, f.beside, g,
                [&](float x) { return x >= least ? x * u.scale * scale : 0.0f; });
 }
 
@@ -234,7 +292,7 @@ __forceinline__ void mask(filtered &f, const params &p, int64_t row) {
     aim(f.state, {(uint64_t)k, -LARGEST, unit_of_counts(), true});
     if (k > 0 && k < p.v)
         least = select(f.row, f.board, f.room, f.state, g, f.beside);
-    write_kept(f.row, p, row, f.beside, g.listed,
+    write_kept(f.row, f.room, p, row, f.beside, g,
                [&](float x) { return x >= least ? x : -INFINITE; });
 }
 
@@ -270,8 +328,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, !LOGITS && (LONE || SOLO) 
             blank.out = p.out == p.input ? nullptr : out;
             blank.aligned = aligned_out(out);
         }
-        if (threadIdx.x < WARPS)
+        if (threadIdx.x < WARPS) {
             blank.on[threadIdx.x] = false;
+            blank.early[threadIdx.x] = 0;
+        }
         if constexpr (SCORES)
             mask(f, p, row);
         else

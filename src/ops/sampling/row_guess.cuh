@@ -7,7 +7,7 @@
 #ifndef BOLIDE_OPS_SAMPLING_ROW_GUESS_CUH
 #define BOLIDE_OPS_SAMPLING_ROW_GUESS_CUH
 
-#include "ops/sampling/row_view.cuh"
+#include "ops/sampling/row_ring.cuh"
 
 static_assert(LOGITS || !CACHED, "a selection reads memory again where it must");
 
@@ -21,21 +21,30 @@ constexpr int BINS = BOLIDE__ROW_BINS, GUESS_BINS = 1024, GUESS_WORDS = GUESS_BI
 constexpr bool IN_PLACE = !INDEXED && CLUSTER == 1;
 constexpr int OWN_POOL = 448;                    /* of a warp, with columns */
 constexpr bool LARGE = ARCH >= 90 && ARCH < 120; /* 227 KB of shared memory a block */
+/* Few rows have a multiprocessor for each block, with twice the registers. */
+constexpr bool LONE = CLUSTER == BOLIDE__ROW_BLOCKS;
+/* A row is read through a ring in shared memory. */
+constexpr bool RINGED = LARGE && !LONE && (PROBS || SCORES);
 constexpr int LANE_POOL = SMALL              ? 20
                           : CLUSTER > 1      ? 24
                           : ARCH == 80       ? 28
+                          : RINGED && !SOLO  ? 37
                           : LARGE && !RANKED ? 43
                                              : 32;
 constexpr int POOL = IN_PLACE ? THREADS * LANE_POOL : 8192, SLOTS = POOL / CLUSTER;
 constexpr int OVERFULL = 1 << 16; /* a count of what has no room */
 /* Up to so many values over a guess, nothing is taken for certain. */
 constexpr int ROOMY = SMALL ? 2048 : 4096;
-/* Few rows have a multiprocessor for each block, with twice the registers. */
-constexpr bool LONE = CLUSTER == BOLIDE__ROW_BLOCKS;
 /* Vectors that a lane looks at for a guess. */
 constexpr int SAMPLE = LONE ? (PROBS ? 4 : 2) : SOLO ? 4 : LOGITS ? 1 : 4;
-/* Vectors that a lane has under way as a row is read. */
-constexpr int GATHER = LONE ? 4 : SOLO ? (RANKED ? 4 : 8) : LOGITS || RANKED ? 2 : PROBS ? 3 : 4;
+/* Vectors that a lane takes at a time as a row is read. */
+constexpr int GATHER = LONE               ? 4
+                       : SOLO             ? (RANKED || RINGED ? 4 : 8)
+                       : LOGITS || RANKED ? 2
+                       : PROBS || RINGED  ? 3
+                                          : 4;
+using gather_ring = row_ring<SOLO ? 3 : 1, GATHER>;
+constexpr int RING_VECTORS = RINGED ? gather_ring::VECTORS : 1;
 /* What is read for a guess. Where that is all there is, it is kept until it is looked at again. */
 constexpr int LOOK = LONE ? GATHER : SAMPLE, LOOK_STEP = LOOK / SAMPLE;
 static_assert(!LONE || LOOK == GATHER, "one batch");
@@ -72,6 +81,11 @@ template <> struct alignas(16) bins_of_all<true> {
 
 using coarse_bins = bins_of_all<PARTED>;
 
+/* Whether the ring keeps what came last, through a descent. */
+constexpr bool HOLDS = RINGED && (SOLO || !IN_PLACE);
+constexpr int BEFORE_RING =
+    IN_PLACE ? (HOLDS ? sizeof(fine_bins) : sizeof(coarse_bins)) / sizeof(raw_t) : 0;
+
 /* Shared memory of a selection. Members of unions have names, for NVRTC 12.4 finds no members of a
  * struct without one. */
 enum room_kind { ROOM_IN_PLACE, ROOM_POOLED, ROOM_INDEXED };
@@ -82,6 +96,7 @@ template <> struct alignas(16) select_memory<ROOM_IN_PLACE> {
     union {
         fine_bins fine;
         coarse_bins coarse;
+        raw_t ring[BEFORE_RING + RING_VECTORS]; /* vectors on their way, behind what is used then */
     };
     float own[WARPS][LANE_POOL][32]; /* what each lane has set aside */
     uint8_t listed[THREADS];         /* how many they are */
@@ -94,6 +109,7 @@ template <> struct alignas(16) select_memory<ROOM_POOLED> {
         float own[WARPS][LANE_POOL][32];
     };
     float pool[CLUSTER][SLOTS]; /* what all have set aside, pushed by each */
+    raw_t ring[RING_VECTORS];   /* vectors on their way */
 };
 
 template <> struct alignas(16) select_memory<ROOM_INDEXED> {
@@ -107,11 +123,28 @@ template <> struct alignas(16) select_memory<ROOM_INDEXED> {
 };
 
 using select_room = select_memory<INDEXED ? ROOM_INDEXED : IN_PLACE ? ROOM_IN_PLACE : ROOM_POOLED>;
-static_assert(sizeof(select_room) <= (SMALL                            ? BOLIDE__ROW_ROOM_SMALL
-                                      : INDEXED || (LARGE && IN_PLACE) ? BOLIDE__ROW_ROOM_INDEXED
-                                      : ARCH == 80                     ? BOLIDE__ROW_ROOM_80
-                                                                       : BOLIDE__ROW_ROOM),
+static_assert(sizeof(select_room) <= (SMALL            ? BOLIDE__ROW_ROOM_SMALL
+                                      : RINGED && SOLO ? BOLIDE__ROW_ROOM_INDEXED + BOLIDE__ROW_RING
+                                      : INDEXED || RINGED || (LARGE && IN_PLACE)
+                                          ? BOLIDE__ROW_ROOM_INDEXED
+                                      : ARCH == 80 ? BOLIDE__ROW_ROOM_80
+                                                   : BOLIDE__ROW_ROOM),
               "what the host asks for");
+
+template <class R> __forceinline__ raw_t *ring_of(R *room) {
+    if constexpr (RINGED)
+        return room->ring + BEFORE_RING;
+    return nullptr;
+}
+
+/* Asks for the first vectors that a pass over the row will take. */
+template <class R> __forceinline__ void begin_ring(const row_view &r, R *room) {
+    if constexpr (RINGED) {
+        gather_ring ring;
+        ring.open(ring_of(room));
+        ring.fill(r);
+    }
+}
 
 template <class R> __forceinline__ int *columns_of(R *room, int warp) {
     if constexpr (INDEXED)
@@ -195,6 +228,7 @@ struct gathered {
     float max;   /* of the row */
     bool listed; /* the pool and the heads account for all values from the range up */
     bool whole;  /* nothing lies above the range */
+    bool passed; /* the row has been gathered from */
 };
 
 /* ---- guess -------------------------------------------------------------------------------- */
@@ -247,6 +281,7 @@ __forceinline__ float take_sample(const row_view &r, select_room *room, bool pos
                                   batch<LOOK> &look) {
     const int groups = groups_of(r);
     read_look(r, groups, look);
+    begin_ring(r, room);
     room->coarse.own[threadIdx.x] = room->coarse.own[threadIdx.x + THREADS] = 0;
     __syncthreads();
 #pragma unroll
@@ -449,10 +484,12 @@ __forceinline__ span guess_largest(const row_view &r, exchange &e, R *room, sele
 }
 
 /* Peers may not have begun when the sample is taken. */
+template <class S>
 __forceinline__ span guess(const row_view &r, exchange &e, select_room *room, select_state *state,
-                           const goal &q, batch<LOOK> &look) {
+                           const goal &q, S &beside, batch<LOOK> &look) {
     const bool positive = PROBS || !q.counted;
     const float share = take_sample(r, room, positive, q.floor, look);
+    beside.guess(r, q);
     e.wait();
     if constexpr (MAILED)
         mail_bins(&room->coarse, state);

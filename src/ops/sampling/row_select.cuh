@@ -3,9 +3,8 @@
 // Selection on a row_view: the largest value t for which the values >= t are at least so many, or
 // have at least so much mass. Exact, without rejection, and memory is read once as a rule:
 //
-//   1 guess    4 vectors a lane, spread over the row, go into 1,024 bins by their leading bits,
-//   from
-//              which a narrow range follows that holds t but for bad luck
+//   1 guess    4 vectors a lane, spread over the row, go into 1,024 bins by their leading bits: a
+//              narrow range follows that holds t but for bad luck
 //   2 gather   one pass adds up what lies above the range and sets aside what lies in it
 //   3 descend  every block gets what all have set aside and finds t by radix: 2,048 bins a step,
 //              each with the exact sum of its values
@@ -32,7 +31,6 @@ __forceinline__ void put(fine_bins *bins, uint32_t bin, uint64_t m) {
 
 /* The same for so few values that no word runs over: 20 bits in the lower one. Nobody waits. */
 constexpr int SPLIT = 20;
-
 __forceinline__ void put_split(fine_bins *bins, uint32_t bin, uint64_t m) {
     atomicAdd(&bins->low[bin], (uint32_t)m & ((1u << SPLIT) - 1));
     atomicAdd(&bins->high[bin], (uint32_t)(m >> SPLIT));
@@ -281,6 +279,9 @@ __forceinline__ float raise(select_state *state, float low, float share, float m
 
 /* What else is done as a row is read: nothing as a rule. */
 struct bystander {
+    /* While the sample is judged. */
+    __forceinline__ void guess(const row_view &, const goal &) {
+    }
     /* Before a pass that looks for values of the span. */
     __forceinline__ void open(const row_view &, span, const goal &) {
     }
@@ -289,6 +290,9 @@ struct bystander {
     }
     /* Whether the vector of this lane in the group from `group` on has values from the span up. */
     __forceinline__ void see(const row_view &, int, bool) {
+    }
+    /* Behind the last batch. */
+    __forceinline__ void close(const row_view &) {
     }
 };
 
@@ -304,8 +308,7 @@ __forceinline__ void read_batch(const row_view &r, int begin, B &b, const L &loo
     b.read(r, [&](int n) { return begin + 32 * n; });
 }
 
-/* Sets aside the values of the span. If `share` is not 0, it begins at that share of the largest.
- */
+/* Sets aside the values of the span, which begins at `share` of the largest if that is not 0. */
 template <class S>
 __forceinline__ harvest gather(const row_view &row, select_room *room, select_state *state, span s,
                                const goal &q, float share, S &beside, const batch<LOOK> &look,
@@ -322,13 +325,19 @@ __forceinline__ harvest gather(const row_view &row, select_room *room, select_st
     const mass_unit unit = q.unit;
     mass_sum sum;
     harvest h = {0, 0, NONE};
+    gather_ring ring;
+    if constexpr (RINGED)
+        ring.open(ring_of(room));
     beside.open(r, s, q);
 #pragma unroll 1
     for (int begin = r.first; begin < r.last; begin += 32 * GATHER) {
         batch<GATHER> b;
         float x[GATHER][4], max[GATHER], most = NONE;
         beside.go(r, begin);
-        read_batch(r, begin, b, look, looked);
+        if constexpr (RINGED)
+            ring.take(b.raw);
+        else
+            read_batch(r, begin, b, look, looked);
 #pragma unroll
         for (int n = 0; n < GATHER; n++) {
             b.template unpack<true>(r, n, x[n]);
@@ -336,6 +345,8 @@ __forceinline__ harvest gather(const row_view &row, select_room *room, select_st
             most = fmaxf(most, max[n]);
         }
         h.max = fmaxf(h.max, most);
+        if constexpr (RINGED)
+            ring.next(r, begin);
         if (share != 0.0f)
             s.low = raise(state, s.low, share, most);
         if (bounded)
@@ -352,6 +363,7 @@ __forceinline__ harvest gather(const row_view &row, select_room *room, select_st
             }
         }
     }
+    beside.close(r);
     sum.carry();
     h.above = warp_total(sum.total);
     if constexpr (INDEXED)
@@ -443,6 +455,7 @@ __forceinline__ void share_gathered(R *room, select_state *state, const harvest 
     g.max = warp_max(upper(head.b));
     g.count = warp_total((int)(uint32_t)head.b);
     g.listed = g.count <= POOL;
+    g.passed = true;
 }
 
 /* The weight above the range. */
@@ -534,12 +547,13 @@ __forceinline__ float select(const row_view &r, exchange &e, select_room *room, 
             batch<LOOK> look;
             bool looked = seen && turn == 1;
             if (turn == 1) {
-                range = guess(r, e, room, state, q, look);
+                range = guess(r, e, room, state, q, beside, look);
             } else if (largest) {
                 if constexpr (LONE)
                     range = guess_largest(r, e, room, state, q, look);
                 looked = true;
             } else {
+                begin_ring(r, room);
                 e.wait();
             }
             share_gathered(room, state,

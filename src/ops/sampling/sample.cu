@@ -188,6 +188,7 @@ __forceinline__ drawing filter_min(context &c, const params &p, float min_p, mas
     batch<LOOK> look;
     const int groups = groups_of(c.row);
     read_look(c.row, groups, look);
+    begin_ring(c.row, c.room);
 #pragma unroll
     for (int n = 0; n < LOOK; n++) {
         float x[4];

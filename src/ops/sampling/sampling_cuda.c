@@ -32,6 +32,11 @@ static int32_t most_blocks(const bolide__cuda_limits *limits) {
     return limits->arch < 90 ? 1 : limits->arch < 110 ? BOLIDE__ROW_BLOCKS : 8;
 }
 
+/* Whether a block has shared memory for a ring of vectors: 227 KB. */
+static int has_ring(const bolide__cuda_limits *limits) {
+    return limits->arch >= 90 && limits->arch < 120;
+}
+
 /* For rows that are kept in shared memory. Two blocks share a multiprocessor, so that one reads
  * while the other computes. A row goes over as few blocks as hold it in half of the shared memory;
  * with few rows over more of them, as long as there are multiprocessors without work. The result
@@ -55,12 +60,13 @@ static layout keeping_layout(const bolide__call *call, int64_t rows, int64_t v) 
  * read again as it is written could go over so many that the rows under way fit in L2; but what
  * blocks do together then costs more than that spares. Rows that go over at most `solo_blocks` may
  * have half as many with a multiprocessor each, which read as fast and have less to tell each
- * other. Who writes rows or adds up masses is better off with two. */
-static layout selecting_layout(const bolide__call *call, int64_t rows, int64_t v, int indexed,
-                               int32_t solo_blocks) {
+ * other. Without a ring, who writes rows or adds up masses is better off with two. */
+static layout selecting_layout(const bolide__call *call, int64_t rows, int64_t v,
+                               bolide__row_kind kind, int32_t solo_blocks) {
     const bolide__cuda_limits *limits = bolide__cuda_limits_of(call->ctx);
     const int64_t slots = 2 * limits->sm_count;
     const int32_t most = most_blocks(limits);
+    const int indexed = kind == BOLIDE__ROW_RANKED;
     int32_t blocks = 1;
     while (blocks < most && v > 4096 * blocks &&
            rows * blocks * 2 <= (2 * blocks == BOLIDE__ROW_BLOCKS ? slots * 3 / 8 : slots))
@@ -71,8 +77,11 @@ static layout selecting_layout(const bolide__call *call, int64_t rows, int64_t v
     blocks = solo ? blocks / 2 : blocks;
     /* As the kernels see it. */
     const int large = limits->arch == 80 || (limits->arch >= 90 && limits->arch < 120);
+    const int ringed = has_ring(limits) && blocks < BOLIDE__ROW_BLOCKS &&
+                       (kind == BOLIDE__ROW_PROBS || kind == BOLIDE__ROW_SCORES);
     const int32_t room = limits->arch < 80 ? BOLIDE__ROW_ROOM_SMALL
-                         : large && (indexed || (blocks == 1 && limits->arch >= 90))
+                         : ringed && solo  ? BOLIDE__ROW_ROOM_INDEXED + BOLIDE__ROW_RING
+                         : ringed || (large && (indexed || (blocks == 1 && limits->arch >= 90)))
                              ? BOLIDE__ROW_ROOM_INDEXED
                          : limits->arch == 80 ? BOLIDE__ROW_ROOM_80
                                               : BOLIDE__ROW_ROOM;
@@ -123,7 +132,9 @@ static bolide__grid grid_of(int64_t rows, layout l) {
 
 bolide_status bolide__gumbel_launch(const bolide__call *call, const bolide__sample_params *p) {
     BOLIDE_TRY(check_columns(call, p->v));
-    const layout l = streaming_layout(call, p->b, p->v, 0);
+    const bolide__cuda_limits *limits = bolide__cuda_limits_of(call->ctx);
+    layout l = streaming_layout(call, p->b, p->v, 0);
+    l.shared = l.blocks == 1 && has_ring(limits) ? BOLIDE__ROW_RING : 0;
     const bolide__spec s =
         spec_of("sampling/gumbel.cu", "bolide_gumbel", p->dtype, BOLIDE__ROW_LOGITS, l);
     const bolide__grid g = grid_of(p->b, l);
@@ -161,10 +172,11 @@ bolide_status bolide__sample_launch(const bolide__call *call, const bolide__samp
     const int none = p->filter == BOLIDE__FILTER_NONE;
     const int counted = !min_p && !none && (p->top_k.data || p->top_k.integer > 0);
     const int summed = !min_p && !none && (p->top_p.data || !counted || !(p->top_p.number >= 1.0));
-    const int32_t solo_blocks = !p->logits && (counted || min_p) ? 2 : 0;
-    const layout l = none ? streaming_layout(call, p->b, p->v, !p->logits)
-                          : selecting_layout(call, p->b, p->v, 0, solo_blocks);
+    const int ringed = has_ring(bolide__cuda_limits_of(call->ctx));
+    const int32_t solo_blocks = !p->logits && (counted || min_p || ringed) ? 2 : 0;
     const bolide__row_kind kind = p->logits ? BOLIDE__ROW_LOGITS : BOLIDE__ROW_PROBS;
+    const layout l = none ? streaming_layout(call, p->b, p->v, !p->logits)
+                          : selecting_layout(call, p->b, p->v, kind, solo_blocks);
     bolide__spec s = spec_of("sampling/sample.cu", "bolide_sample", p->dtype, kind, l);
     bolide__spec_add(&s, "FILTERS", counted + 2 * summed + 4 * min_p); /* 0 to 4 */
     const bolide__grid g = grid_of(p->b, l);
@@ -178,8 +190,10 @@ bolide_status bolide__renorm_launch(const bolide__call *call, const bolide__reno
                                                                   : BOLIDE__ROW_PROBS;
     if (walks(call, p))
         return launch_walk(call, p);
-    const layout l = p->kind == BOLIDE__SOFTMAX ? keeping_layout(call, p->n, p->v)
-                                                : selecting_layout(call, p->n, p->v, 0, 0);
+    const int32_t solo_blocks = has_ring(bolide__cuda_limits_of(call->ctx)) ? 2 : 0;
+    const layout l = p->kind == BOLIDE__SOFTMAX
+                         ? keeping_layout(call, p->n, p->v)
+                         : selecting_layout(call, p->n, p->v, kind, solo_blocks);
     const bolide__spec s = spec_of("sampling/renorm.cu", "bolide_renorm", p->dtype, kind, l);
     const bolide__grid g = grid_of(p->n, l);
     return bolide__cuda_launch(call, &s, &g, p, sizeof *p);
@@ -199,7 +213,7 @@ bolide_status bolide__topk_launch(const bolide__call *call, const bolide__topk_p
     BOLIDE_TRY(check_columns(call, p->v));
     if (p->k == 0)
         return BOLIDE_OK;
-    const layout l = selecting_layout(call, p->n, p->v, 1, 4);
+    const layout l = selecting_layout(call, p->n, p->v, BOLIDE__ROW_RANKED, 4);
     bolide__spec s = spec_of("sampling/topk.cu", "bolide_topk", p->dtype, BOLIDE__ROW_RANKED, l);
     bolide__spec_add(&s, "FORM", p->form); /* 3 values */
     bolide__spec_add(&s, "SORTED", p->sorted);

@@ -70,7 +70,10 @@ enum {
     BOLIDE__ROW_ROOM_SMALL = 57856,
     BOLIDE__ROW_ROOM_80 = 74240,
     BOLIDE__ROW_ROOM = 82432,
-    BOLIDE__ROW_ROOM_INDEXED = 106496
+    BOLIDE__ROW_ROOM_INDEXED = 106496,
+    /* Of vectors on their way, on large chips, where a multiprocessor has one block, or where
+     * shared memory is for them alone. */
+    BOLIDE__ROW_RING = 98304
 };
 
 /* What a GPU kernel takes the values of a row for. */
