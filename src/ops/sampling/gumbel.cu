@@ -3,8 +3,9 @@
 // The Gumbel-max trick: noise for each logit from its own random word, and the largest sum wins.
 // Ten rounds of Philox cost sixty instructions, so they serve eight elements: a half of a word has
 // what shows that an element cannot win, for noise is at most -log(v), and the least v and the
-// largest logit of the eight show it for all of them together. The few that may win get the other
-// half of their words from another block, and their noise.
+// largest logit of the eight show it for all of them together. The few that may win are listed, and
+// at the end all threads share them out: they get the other half of their words from another block,
+// and their noise.
 
 #include "ops/sampling/row_draw.cuh"
 #include "ops/sampling/row_ring.cuh"
@@ -117,11 +118,43 @@ __forceinline__ void offer(contest &c, uint32_t *shared, const float (&x)[4], in
         atomicMax(shared, key_of(c.leader));
 }
 
-/* Two vectors of each lane, `first` and 128 elements behind it, that share block n; of the second
+/* Pairs of vectors that may win, for all threads of the block to share out at the end: looked into
+ * at once, each would hold up its whole warp. Where a block has a row, others go on meanwhile. */
+constexpr bool LISTED = CLUSTER > 1;
+constexpr int WAITING = LISTED ? 256 : 1;
+
+struct waiting_room {
+    raw_t pair[WAITING][PAIR];
+    int first[WAITING]; /* vector */
+    int count;          /* more than there is room for if some were looked into at once */
+    uint32_t best_key;  /* of the best score that the block knows of */
+};
+
+/* The block of random words of vector j and of that 32 behind it. */
+__forceinline__ uint32_t block_of(int j) {
+    return (uint32_t)(j / 64 * 32 + j % 64);
+}
+
+/* Lists the pairs of those lanes. Whether there was room for all. */
+__forceinline__ bool put_off(waiting_room *room, const raw_t (&raw)[PAIR], int j, uint32_t lanes) {
+    const int lane = lane_of_warp(), own = __popc(lanes & ((1u << lane) - 1));
+    int at = 0;
+    if (lane == 0)
+        at = atomicAdd(&room->count, __popc(lanes));
+    at = __shfl_sync(0xffffffffu, at, 0);
+    if ((lanes >> lane & 1) && at + own < WAITING) {
+        room->pair[at + own][0] = raw[0];
+        room->pair[at + own][1] = raw[1];
+        room->first[at + own] = j;
+    }
+    return at + __popc(lanes) <= WAITING;
+}
+
+/* Vector j of each lane and that 32 behind it, which share a block of random words; of the second
  * block elements use the same halves as of the first. */
-__forceinline__ void offer_pair(contest &c, uint32_t *shared, const raw_t (&raw)[PAIR],
-                                bool (&there)[PAIR], int first, const generator &g, uint32_t n,
-                                float slack) {
+__forceinline__ void offer_pair(contest &c, waiting_room *room, const raw_t (&raw)[PAIR],
+                                bool (&there)[PAIR], int j, const generator &g, float slack) {
+    const uint32_t n = block_of(j);
     const random4 w = g.words(n);
     float largest = -INFINITE;
 #pragma unroll
@@ -136,7 +169,8 @@ __forceinline__ void offer_pair(contest &c, uint32_t *shared, const raw_t (&raw)
     const uint32_t half = smaller(least >> 16, least & 0xffffu);
     const float v = fmaf(bits_float(half | 0x4b000000u), 0x1p-16f, -0x1p7f);
     const float bound = exp2_fast(fmaf(largest - c.leader, LOG2E, slack));
-    if (!__any_sync(0xffffffffu, !(v > bound)))
+    const uint32_t winners = __ballot_sync(0xffffffffu, !(v > bound));
+    if (winners == 0 || (LISTED && put_off(room, raw, j, winners)))
         return;
 #pragma unroll 1
     for (int h = 0; h < PAIR; h++) {
@@ -154,7 +188,7 @@ __forceinline__ void offer_pair(contest &c, uint32_t *shared, const raw_t (&raw)
             word[i] = h == 0 ? (upper[i] & 0xffff0000u) | lower[i] >> 16
                              : upper[i] << 16 | (lower[i] & 0xffffu);
         }
-        offer(c, shared, x, first + 128 * h, word);
+        offer(c, &room->best_key, x, 4 * j + 128 * h, word);
     }
 }
 
@@ -163,54 +197,82 @@ __forceinline__ uint64_t rank_of(const contest &c) {
     return (uint64_t)key_of(c.score) << 32 | (uint32_t)~c.id;
 }
 
-/* What this warp's first vector scores at least: its words without their lower halves. With that
- * most of what is read can be told from the winner at once. */
-__forceinline__ float prime(const row_view &r, bool aligned, const generator &g,
-                            const logit_ring &ring) {
-    const int j = r.first + lane_of_warp();
-    float best = -INFINITE;
-    if (j < r.last) {
-        raw_t raw;
-        if constexpr (RINGED)
-            raw = *ring.own;
-        else
-            raw = aligned ? read_raw(r, r.base, j) : read_unaligned(r, r.base, j);
-        const random4 w = g.words((uint32_t)(j / 64 * 32 + j % 64));
-        const uint32_t word[4] = {w.x, w.y, w.z, w.w};
+__forceinline__ void read_pairs(const row_view &r, bool aligned, int begin, batch<LOADS> &b) {
+    if (aligned) {
+        b.read(r, [&](int n) { return begin + 32 * n; });
+    } else {
 #pragma unroll
-        for (int i = 0; i < 4; i++)
-            best = fmaxf(best,
-                         clean(to_float(raw.at[i])) + noise_near(unit_of_word(word[i] | 0xffffu)));
+        for (int n = 0; n < LOADS; n++)
+            b.raw[n] = read_unaligned(r, r.base, begin + 32 * n + lane_of_warp());
+    }
+}
+
+/* What this lane's first pair scores at least: its words without their lower halves. With that
+ * most of what is read can be told from the winner at once. */
+__forceinline__ float prime(const row_view &r, const batch<LOADS> &b, const generator &g) {
+    const int j = r.first + lane_of_warp();
+    const random4 w = g.words(block_of(j));
+    const uint32_t word[4] = {w.x, w.y, w.z, w.w};
+    float best = -INFINITE;
+#pragma unroll
+    for (int h = 0; h < (LISTED ? PAIR : 1); h++) {
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            const float v = unit_of_word((h == 0 ? word[i] : word[i] << 16) | 0xffffu);
+            const float least = clean(to_float(b.raw[h].at[i])) + noise_near(v);
+            best = j + 32 * h < r.last ? fmaxf(best, least) : best;
+        }
     }
     return best - (2e-3f + 2e-6f * fabsf(best));
 }
 
 /* Vectors begin at the row here, for neighbours share a block of random words. */
-__forceinline__ void compete(contest &c, uint32_t *shared, const row_view &r, bool aligned,
-                             const generator &g, logit_ring &ring) {
-    const int lane = lane_of_warp();
+__forceinline__ void compete(contest &c, waiting_room *room, const row_view &r, bool aligned,
+                             const generator &g, logit_ring &ring, batch<LOADS> &b) {
     for (int begin = r.first; begin < r.last; begin += 32 * LOADS) {
-        batch<LOADS> b;
-        if constexpr (RINGED) {
-            ring.take(b.raw);
-            ring.next(r, begin, aligned);
-        } else if (aligned) {
-            b.read(r, [&](int n) { return begin + 32 * n; });
-        } else {
-#pragma unroll
-            for (int n = 0; n < LOADS; n++)
-                b.raw[n] = read_unaligned(r, r.base, begin + 32 * n + lane);
-        }
         /* What others have found spares work, and the result does not depend on it. */
-        c.leader = fmaxf(c.leader, value_of(*static_cast<volatile uint32_t *>(shared)));
+        c.leader = fmaxf(c.leader, value_of(*static_cast<volatile uint32_t *>(&room->best_key)));
         const float slack = fmaf(fabsf(c.leader), 3e-6f, 0.01f);
 #pragma unroll
         for (int n = 0; n < LOADS; n += PAIR) {
-            const int j = begin + 32 * n + lane;
+            const int j = begin + 32 * n + lane_of_warp();
             const raw_t raw[PAIR] = {b.raw[n], b.raw[n + 1]};
             bool there[PAIR] = {j < r.last, j + 32 < r.last};
-            offer_pair(c, shared, raw, there, 4 * j, g, (uint32_t)(j / 64 * 32 + lane), slack);
+            offer_pair(c, room, raw, there, j, g, slack);
         }
+        const int next = begin + 32 * LOADS;
+        if constexpr (RINGED) {
+            if (next < r.last) {
+                ring.take(b.raw);
+                ring.next(r, next, aligned);
+            }
+        } else if (next < r.last) {
+            read_pairs(r, aligned, next, b);
+        }
+    }
+}
+
+/* The listed pairs, an element for each thread. */
+__forceinline__ void settle(contest &c, const waiting_room *room, const row_view &r,
+                            const generator &g) {
+    constexpr int EACH = 4 * PAIR;
+    __syncthreads();
+    const int count = EACH * smaller(room->count, WAITING);
+    for (int at = (int)threadIdx.x; at < count; at += THREADS) {
+        const int j = room->first[at / EACH], h = at / 4 % PAIR, i = at % 4;
+        const uint32_t n = block_of(j);
+        const random4 w = g.words(n), l = g.words(n | 1u << 31);
+        const uint32_t upper = i == 0 ? w.x : i == 1 ? w.y : i == 2 ? w.z : w.w;
+        const uint32_t lower = i == 0 ? l.x : i == 1 ? l.y : i == 2 ? l.z : l.w;
+        const uint32_t word =
+            h == 0 ? (upper & 0xffff0000u) | lower >> 16 : upper << 16 | (lower & 0xffffu);
+        const float x = clean(to_float(room->pair[at / EACH][h].at[i]));
+        const float score =
+            (4 * (j + 32 * h) < r.end ? x : -INFINITE) + noise_of(unit_of_word(word));
+        const int id = 4 * (j + 32 * h) + i;
+        const bool better = score > c.score || (score == c.score && id < c.id);
+        c.id = better ? id : c.id;
+        c.score = better ? score : c.score;
     }
 }
 
@@ -226,7 +288,7 @@ __forceinline__ void share_groups(row_view &r, int64_t v) {
 extern "C" __global__ void __launch_bounds__(THREADS, 2)
     bolide_gumbel(const __grid_constant__ params p) {
     __shared__ boards shown;
-    __shared__ uint32_t best_key;
+    __shared__ __align__(16) waiting_room room;
     exchange board;
     board.open(&shown);
     const int64_t out = blockIdx.x / CLUSTER;
@@ -234,8 +296,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
     const int64_t from = p.indices ? id_at(p.indices, p.indices_dtype, out) : out;
     const bool outside = from < 0 || from >= p.n;
     const input_t *row = static_cast<const input_t *>(p.input) + (outside ? 0 : from * p.input_n);
-    if (threadIdx.x == 0)
-        best_key = key_of(-INFINITE);
+    if (threadIdx.x == 0) {
+        room.best_key = key_of(-INFINITE);
+        room.count = 0;
+    }
     __syncthreads();
     contest c;
     if (!outside) {
@@ -246,17 +310,23 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
         g.open((uint64_t)row_int(p.seed, out), (uint64_t)row_int(p.offset, out), out);
         const bool aligned = (uintptr_t)row % sizeof(raw_t) == 0;
         logit_ring ring = {};
+        batch<LOADS> b;
         if constexpr (RINGED) {
             extern __shared__ __align__(16) unsigned char memory[];
             ring.open(reinterpret_cast<raw_t *>(memory));
             ring.fill(r, aligned);
-            wait_copies<2>();
+            ring.take(b.raw);
+            ring.next(r, r.first, aligned);
+        } else {
+            read_pairs(r, aligned, r.first, b);
         }
-        const float least = lanes_max<32>(prime(r, aligned, g, ring));
+        const float least = lanes_max<32>(prime(r, b, g));
         if (lane_of_warp() == 0)
-            atomicMax(&best_key, key_of(least));
+            atomicMax(&room.best_key, key_of(least));
         __syncthreads();
-        compete(c, &best_key, r, aligned, g, ring);
+        compete(c, &room, r, aligned, g, ring, b);
+        if constexpr (LISTED)
+            settle(c, &room, r, g);
     }
     uint64_t best = rank_of(c);
 #pragma unroll

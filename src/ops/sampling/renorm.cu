@@ -100,7 +100,7 @@ struct blanks {
     }
 
     __forceinline__ void guess(const row_view &r, const goal &q) {
-        if (!shared->out || !few(r, q))
+        if (!RINGED || !shared->out || !few(r, q))
             return;
         const int early = r.first + (r.last - r.first) / EARLY / BATCH * BATCH;
 #pragma unroll 1
@@ -113,7 +113,7 @@ struct blanks {
 
     __forceinline__ int late(const row_view &r) const {
         const int size = r.last - r.first;
-        return LONE ? r.last : r.first + (size - size / LATE) / BATCH * BATCH;
+        return !RINGED ? r.last : r.first + (size - size / LATE) / BATCH * BATCH;
     }
 
     /* Of a mass no more values are kept than the least of them fits in, and far fewer as a rule. */

@@ -23,8 +23,14 @@ constexpr int OWN_POOL = 448;                    /* of a warp, with columns */
 constexpr bool LARGE = ARCH >= 90 && ARCH < 120; /* 227 KB of shared memory a block */
 /* Few rows have a multiprocessor for each block, with twice the registers. */
 constexpr bool LONE = CLUSTER == BOLIDE__ROW_BLOCKS;
-/* A row is read through a ring in shared memory. */
-constexpr bool RINGED = LARGE && !LONE && (PROBS || SCORES);
+#if defined(SPEC_FILTERS)
+constexpr bool BY_SHARE = SPEC_FILTERS & 4;
+#else
+constexpr bool BY_SHARE = false;
+#endif
+/* A row of one block or two is read through a ring in shared memory, but where min-p is all there
+ * is to a block that has a multiprocessor. */
+constexpr bool RINGED = LARGE && CLUSTER <= 2 && (PROBS || SCORES) && !(SOLO && BY_SHARE);
 constexpr int LANE_POOL = SMALL              ? 20
                           : CLUSTER > 1      ? 24
                           : ARCH == 80       ? 28

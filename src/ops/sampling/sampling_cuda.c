@@ -77,7 +77,7 @@ static layout selecting_layout(const bolide__call *call, int64_t rows, int64_t v
     blocks = solo ? blocks / 2 : blocks;
     /* As the kernels see it. */
     const int large = limits->arch == 80 || (limits->arch >= 90 && limits->arch < 120);
-    const int ringed = has_ring(limits) && blocks < BOLIDE__ROW_BLOCKS &&
+    const int ringed = has_ring(limits) && blocks <= 2 &&
                        (kind == BOLIDE__ROW_PROBS || kind == BOLIDE__ROW_SCORES);
     const int32_t room = limits->arch < 80 ? BOLIDE__ROW_ROOM_SMALL
                          : ringed && solo  ? BOLIDE__ROW_ROOM_INDEXED + BOLIDE__ROW_RING
@@ -175,8 +175,10 @@ bolide_status bolide__sample_launch(const bolide__call *call, const bolide__samp
     const int ringed = has_ring(bolide__cuda_limits_of(call->ctx));
     const int32_t solo_blocks = !p->logits && (counted || min_p || ringed) ? 2 : 0;
     const bolide__row_kind kind = p->logits ? BOLIDE__ROW_LOGITS : BOLIDE__ROW_PROBS;
-    const layout l = none ? streaming_layout(call, p->b, p->v, !p->logits)
-                          : selecting_layout(call, p->b, p->v, kind, solo_blocks);
+    layout l = none ? streaming_layout(call, p->b, p->v, !p->logits)
+                    : selecting_layout(call, p->b, p->v, kind, solo_blocks);
+    if (min_p && l.solo && ringed)
+        l.shared = BOLIDE__ROW_ROOM_INDEXED; /* without a ring */
     bolide__spec s = spec_of("sampling/sample.cu", "bolide_sample", p->dtype, kind, l);
     bolide__spec_add(&s, "FILTERS", counted + 2 * summed + 4 * min_p); /* 0 to 4 */
     const bolide__grid g = grid_of(p->b, l);
@@ -190,7 +192,9 @@ bolide_status bolide__renorm_launch(const bolide__call *call, const bolide__reno
                                                                   : BOLIDE__ROW_PROBS;
     if (walks(call, p))
         return launch_walk(call, p);
-    const int32_t solo_blocks = has_ring(bolide__cuda_limits_of(call->ctx)) ? 2 : 0;
+    /* Of a flat row top-p keeps much, which two blocks read again side by side. */
+    const int32_t solo_blocks =
+        p->kind != BOLIDE__RENORM_TOP_P && has_ring(bolide__cuda_limits_of(call->ctx)) ? 2 : 0;
     const layout l = p->kind == BOLIDE__SOFTMAX
                          ? keeping_layout(call, p->n, p->v)
                          : selecting_layout(call, p->n, p->v, kind, solo_blocks);
