@@ -8,7 +8,6 @@
 // and their noise.
 
 #include "ops/sampling/row_draw.cuh"
-#include "ops/sampling/row_ring.cuh"
 
 using params = bolide__sample_params;
 
@@ -16,11 +15,6 @@ static_assert(LOGITS && !CACHED, "logits are read once");
 
 /* Vectors of a lane that share a block of random words, 32 apart; pairs that it loads at a time. */
 constexpr int PAIR = 2, PAIRS = 2, LOADS = PAIR * PAIRS;
-
-/* Logits come through shared memory where a block has a row. */
-constexpr bool RINGED = ARCH >= 90 && ARCH < 120 && CLUSTER == 1;
-using logit_ring = row_ring<RINGED ? 3 : 1, LOADS>;
-static_assert(!RINGED || logit_ring::VECTORS * sizeof(raw_t) <= BOLIDE__ROW_RING, "the host's");
 
 /* The best of a lane, and of its warp. */
 struct contest {
@@ -228,7 +222,7 @@ __forceinline__ float prime(const row_view &r, const batch<LOADS> &b, const gene
 
 /* Vectors begin at the row here, for neighbours share a block of random words. */
 __forceinline__ void compete(contest &c, waiting_room *room, const row_view &r, bool aligned,
-                             const generator &g, logit_ring &ring, batch<LOADS> &b) {
+                             const generator &g, batch<LOADS> &b) {
     for (int begin = r.first; begin < r.last; begin += 32 * LOADS) {
         /* What others have found spares work, and the result does not depend on it. */
         c.leader = fmaxf(c.leader, value_of(*static_cast<volatile uint32_t *>(&room->best_key)));
@@ -241,14 +235,8 @@ __forceinline__ void compete(contest &c, waiting_room *room, const row_view &r, 
             offer_pair(c, room, raw, there, j, g, slack);
         }
         const int next = begin + 32 * LOADS;
-        if constexpr (RINGED) {
-            if (next < r.last) {
-                ring.take(b.raw);
-                ring.next(r, next, aligned);
-            }
-        } else if (next < r.last) {
+        if (next < r.last)
             read_pairs(r, aligned, next, b);
-        }
     }
 }
 
@@ -309,22 +297,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
         generator g;
         g.open((uint64_t)row_int(p.seed, out), (uint64_t)row_int(p.offset, out), out);
         const bool aligned = (uintptr_t)row % sizeof(raw_t) == 0;
-        logit_ring ring = {};
         batch<LOADS> b;
-        if constexpr (RINGED) {
-            extern __shared__ __align__(16) unsigned char memory[];
-            ring.open(reinterpret_cast<raw_t *>(memory));
-            ring.fill(r, aligned);
-            ring.take(b.raw);
-            ring.next(r, r.first, aligned);
-        } else {
-            read_pairs(r, aligned, r.first, b);
-        }
+        read_pairs(r, aligned, r.first, b);
         const float least = lanes_max<32>(prime(r, b, g));
         if (lane_of_warp() == 0)
             atomicMax(&room.best_key, key_of(least));
         __syncthreads();
-        compete(c, &room, r, aligned, g, ring, b);
+        compete(c, &room, r, aligned, g, b);
         if constexpr (LISTED)
             settle(c, &room, r, g);
     }

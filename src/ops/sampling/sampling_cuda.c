@@ -132,9 +132,7 @@ static bolide__grid grid_of(int64_t rows, layout l) {
 
 bolide_status bolide__gumbel_launch(const bolide__call *call, const bolide__sample_params *p) {
     BOLIDE_TRY(check_columns(call, p->v));
-    const bolide__cuda_limits *limits = bolide__cuda_limits_of(call->ctx);
-    layout l = streaming_layout(call, p->b, p->v, 0);
-    l.shared = l.blocks == 1 && has_ring(limits) ? BOLIDE__ROW_RING : 0;
+    const layout l = streaming_layout(call, p->b, p->v, 0);
     const bolide__spec s =
         spec_of("sampling/gumbel.cu", "bolide_gumbel", p->dtype, BOLIDE__ROW_LOGITS, l);
     const bolide__grid g = grid_of(p->b, l);
