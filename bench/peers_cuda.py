@@ -28,6 +28,10 @@ try:
     import vllm.vllm_flash_attn._vllm_fa3_C as fa3
 except ImportError:
     fa3 = None
+try:
+    import cudnn
+except ImportError:
+    cudnn = None
 
 DEVICE = "cuda"
 DTYPES = {"bf16": torch.bfloat16, "f16": torch.float16, "f8_e4m3fn": torch.float8_e4m3fn}
@@ -62,8 +66,11 @@ class Problem:
         self.q_lengths = lengths_of(p.get("q_len", 1), len(self.lengths))
         self.dtype = DTYPES[p["x"]]
         self.kv_dtype = DTYPES[p.get("kv_data_type", p["x"])]
-        self.heads = p["h_q"], p["h_kv"], p["d"]
+        self.heads = p["h_q"], p["h_kv"], p["d_qk" if "d_qk" in p else "d"]
+        self.d_vo = p.get("d_vo", self.heads[2])
+        self.o_dtype = DTYPES[p.get("o_data_type", p["x"])]
         self.causal = p.get("causal", 0)
+        self.window = p.get("window_left", -1)
         self.page = p.get("page", 0)
         if self.page:
             pages = [-(-length // self.page) for length in self.lengths]
@@ -77,7 +84,8 @@ class Problem:
         h_q, h_kv, d = self.heads
         q = randn(sum(self.q_lengths), h_q, d, dtype=self.dtype)
         if not self.page:
-            return [q] + [randn(sum(self.lengths), h_kv, d, dtype=self.kv_dtype) for _ in "kv"]
+            return [q] + [randn(sum(self.lengths), h_kv, n, dtype=self.kv_dtype)
+                          for n in (d, self.d_vo)]
         cache = randn(len(self.table), 2, self.page, h_kv, d, dtype=self.kv_dtype)
         return [q, cache[:, 0], cache[:, 1], cache]
 
@@ -85,16 +93,27 @@ class Problem:
         """Bytes and floating-point operations of a call."""
         h_q, h_kv, d = self.heads
         width = 1 if self.kv_dtype == torch.float8_e4m3fn else 2
-        bytes_ = 2 * sum(self.lengths) * h_kv * d * width + 4 * sum(self.q_lengths) * h_q * d
-        pairs = sum(q * n - (q * (q - 1) / 2 if self.causal else 0)
-                    for q, n in zip(self.q_lengths, self.lengths))
-        return bytes_, 4 * pairs * h_q * d
+        both = d + self.d_vo
+        bytes_ = sum(self.lengths) * h_kv * both * width + 2 * sum(self.q_lengths) * h_q * both
+        pairs = sum(self.pairs(q, n) for q, n in zip(self.q_lengths, self.lengths))
+        return bytes_, 2 * pairs * h_q * both
+
+    def pairs(self, q, n):
+        """Of a request's queries and keys, those that see each other."""
+        if not self.causal:
+            return q * n
+        if self.window < 0:
+            return q * n - q * (q - 1) / 2
+        return sum(min(n - q + i, self.window) + 1 for i in range(q))
 
     def options(self):
         h_q, h_kv, _ = self.heads
         return {"num_qo_heads": h_q, "num_kv_heads": h_kv, "causal": self.causal,
                 "q_data_type": BITS[self.dtype], "kv_data_type": BITS[self.kv_dtype],
-                "o_data_type": BITS[self.dtype]}
+                "o_data_type": BITS[self.o_dtype]}
+
+    def output(self, q):
+        return q.new_empty((*q.shape[:2], self.d_vo), dtype=self.o_dtype)
 
 
 def decode(x, door, workspace):
@@ -123,10 +142,10 @@ def prefill_paged(x, door, workspace):
     q_starts = starts(x.q_lengths)
     bind = door.planned("batch_prefill_paged", x.options() | {
         "qo_indptr": q_starts, "paged_kv_indptr": x.indptr, "paged_kv_last_page_len": x.last,
-        "head_dim_qk": d, "page_size": x.page})
+        "head_dim_qk": d, "page_size": x.page, "window_left": x.window})
 
     def ours(q, k, v, _):
-        out = torch.empty_like(q)
+        out = x.output(q)
         return bind({"q": q, "k_cache": k, "v_cache": v, "paged_kv_indices": x.table, "out": out})
 
     def theirs():
@@ -142,10 +161,11 @@ def prefill_ragged(x, door, workspace):
     h_q, h_kv, d = x.heads
     q_starts, kv_starts = starts(x.q_lengths), starts(x.lengths)
     bind = door.planned("batch_prefill_ragged", x.options() | {
-        "qo_indptr": q_starts, "kv_indptr": kv_starts, "head_dim_qk": d})
+        "qo_indptr": q_starts, "kv_indptr": kv_starts, "head_dim_qk": d, "head_dim_vo": x.d_vo,
+        "window_left": x.window})
 
     def ours(q, k, v):
-        out = torch.empty_like(q)
+        out = x.output(q)
         return bind({"q": q, "k": k, "v": v, "out": out})
 
     def theirs():
@@ -194,8 +214,90 @@ def decode_cudnn(x):
     return form
 
 
-# Other peers by operator and name: whether they are there, and what makes the form.
-OTHERS = {"batch_decode": {"flash attention 3": (fa3, decode_fa3), "cudnn": (True, decode_cudnn)}}
+def prefill_fa3(x):
+    """FlashAttention-3 on the same rows or pages."""
+    h_kv, d = x.heads[1:]
+    q_starts, kv_starts = starts(x.q_lengths).to(DEVICE), starts(x.lengths).to(DEVICE)
+    used = torch.tensor(x.lengths, dtype=torch.int32, device=DEVICE)
+    none = [None] * 4
+    one = torch.ones(len(x.lengths), h_kv, device=DEVICE) if x.kv_dtype.itemsize == 1 else None
+    where = (kv_starts, None, None, None) if not x.page else (None, None, None, used)
+    pages = x.table.view(len(x.lengths), -1) if x.page else None
+
+    def form(q, k, v, *_):
+        return lambda: torch.ops._vllm_fa3_C.fwd(
+            q, k, v, *none, q_starts, *where, max(x.q_lengths), max(x.lengths), pages, *none, None,
+            one, one, one, d ** -0.5, bool(x.causal), x.window, 0 if x.window >= 0 else -1, 0.0,
+            True, None, 0, None, 0, None, 1, 0, None)
+
+    return form
+
+
+def prefill_cudnn(x):
+    """cuDNN's graph on the same rows of requests of one length; it has no window and no pages."""
+    h_q, h_kv, d = x.heads
+    b, eight = len(x.lengths), x.dtype.itemsize == 1
+    kind = cudnn.data_type.FP8_E4M3 if eight else cudnn.data_type.BFLOAT16
+    real = cudnn.data_type.FLOAT
+    handle = cudnn.create_handle()
+
+    def form(q, k, v):
+        cudnn.set_stream(handle=handle, stream=torch.cuda.current_stream().cuda_stream)
+        q, k, v = (rows.view(b, -1, *rows.shape[1:]).permute(0, 2, 1, 3) for rows in (q, k, v))
+        out = torch.empty(b, q.shape[2], h_q, x.d_vo, device=DEVICE, dtype=x.dtype)
+        out = out.permute(0, 2, 1, 3)
+        graph = cudnn.pygraph(io_data_type=kind, intermediate_data_type=real,
+                              compute_data_type=real, handle=handle)
+        names = [graph.tensor(name=n, dim=list(t.shape), stride=list(t.stride()), data_type=kind)
+                 for n, t in zip("qkv", (q, k, v))]
+        given = dict(zip(names, (q, k, v)))
+        options = {"is_inference": True, "attn_scale": d ** -0.5, "use_causal_mask": bool(x.causal)}
+        options |= dict(zip("qkv", names))
+        one = [1] * 4
+        if eight:
+            scales = {n: graph.tensor(name=n, dim=one, stride=one, data_type=real) for n in
+                      ("descale_q", "descale_k", "descale_v", "descale_s", "scale_s", "scale_o")}
+            given |= {scale: torch.ones(one, device=DEVICE) for scale in scales.values()}
+            results = graph.sdpa_fp8(**options, **scales)
+            for most in results[1:]:
+                if most is not None:
+                    most.set_output(True).set_dim(one).set_stride(one).set_data_type(real)
+                    given[most] = torch.zeros(one, device=DEVICE)
+        else:
+            results = graph.sdpa(**options)
+        results[0].set_output(True).set_dim(list(out.shape)).set_stride(list(out.stride()))
+        results[0].set_data_type(kind)
+        given[results[0]] = out
+        graph.validate()
+        graph.build_operation_graph()
+        graph.create_execution_plans([cudnn.heur_mode.A])
+        graph.check_support()
+        graph.build_plans()
+        space = torch.empty(max(1, graph.get_workspace_size()), device=DEVICE, dtype=torch.uint8)
+
+        def call():
+            cudnn.set_stream(handle=handle, stream=torch.cuda.current_stream().cuda_stream)
+            graph.execute(given, space, handle=handle)
+
+        return call
+
+    return form
+
+
+def even(x):
+    """Whether cuDNN's graph as made here is for this problem."""
+    return not x.page and x.window < 0 and len({*x.lengths, *x.q_lengths}) == 1
+
+
+# Other peers by operator and name: whether they are there for a problem, and what makes the form.
+PREFILL = {"flash attention 3": (lambda _: fa3, prefill_fa3),
+           "cudnn": (lambda x: cudnn and even(x), prefill_cudnn)}
+OTHERS = {
+    "batch_decode": {"flash attention 3": (lambda _: fa3, decode_fa3),
+                     "cudnn": (lambda _: True, decode_cudnn)},
+    "batch_prefill_ragged": PREFILL,
+    "batch_prefill_paged": PREFILL,
+}
 FORMS = {
     "batch_decode": decode,
     "batch_prefill_paged": prefill_paged,
@@ -264,7 +366,7 @@ def measure(problem, peers=True):
             timers[name] = timer(make(), sets, rounds)
     others = OTHERS.get(operator, {}) if peers and x.kv_dtype == x.dtype else {}
     for name, (there, make) in others.items():
-        if there:
+        if there(x):
             timers[name] = timer(make(x), sets, rounds)
     return alternate(timers), *x.numbers()
 
