@@ -53,15 +53,7 @@ static_assert(ROWS == 16 || ROWS == 64 || ROWS == 128 || ROWS == 192, "rows of a
 static_assert(KEYS == 16 || KEYS == 32 || KEYS == 64 || KEYS == 128, "keys of a tile");
 static_assert(STAGES >= 2 && STAGES <= 4, "stages of the ring");
 
-using q_elem = element<QT>::type;
-using kv_elem = element<KT>::type;
-using out_elem = element<OT>::type;
-/* The products run in the 16-bit type of q. 8-bit values are exact in either, but come to f16 by
- * one instruction: with them the products are in f16, and rows of q are fitted to it. */
-template <bool BRAIN> struct choose { using type = f16; };
-template <> struct choose<true> { using type = bf16; };
-constexpr bool FITTED = QT == BF16 && sizeof(kv_elem) == 1;
-using half = choose<QT == BF16 && !FITTED>::type;
+#include "ops/attention/attention_types.cuh"
 
 constexpr bool SHARED_ROWS = ROWS == 16, OWN_TILES = false;
 constexpr int BLOCK_ROWS = 0;

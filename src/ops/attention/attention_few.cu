@@ -55,15 +55,10 @@ constexpr int MERGED_AT_ONCE = 2, MERGED_ROWS = 1; /* of attention_device.cuh, n
 #include "ops/attention/attention_device.cuh"
 #include "ops/attention/attention_tile.cuh"
 
+#include "ops/attention/attention_join.cuh"
+
 constexpr int Q_ROW = row_bytes<Q_PIECES>(), K_ROW = row_bytes<K_PIECES>();
 constexpr int V_ROW = row_bytes<V_PIECES>();
-constexpr int FOURS = D_VO / 4; /* of a row of the result, a thread each */
-
-/* What a block sends of four columns of a row. */
-struct alignas(16) portion {
-    float sum[4];
-    float m, l, unused[2];
-};
 
 struct operands {
     alignas(128) unsigned char k[KEYS * K_ROW], v[KEYS * V_ROW], q[ROWS * Q_ROW];
@@ -168,62 +163,9 @@ void copy_queries(const params &p, const work &w, int32_t rows, unsigned char *q
 
 /* The warps have sums over their keys of the same rows. */
 void hand_over(int32_t rows, const rows_state &r, shared_memory &s) {
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-#pragma unroll
-    for (int i = 0; i < 2; i++) {
-        const int row = lane / 4 + 8 * i;
-        const float l = lanes_sum<4>(r.l[0][i]);
-        if (lane % 4 == 0) {
-            s.warp_ml[warp][row][0] = r.m[0][i];
-            s.warp_ml[warp][row][1] = l;
-        }
-        if (row >= rows)
-            continue;
-#pragma unroll
-        for (int j = 0; j < DV / 8; j++) {
-            const float2_t x = pair_of(r, 0, i, j);
-            *reinterpret_cast<float2 *>(&s.hand[warp][row][column_of(j)]) = {x.x, x.y};
-        }
-    }
-}
-
-/* Four columns of a row over all warps, of which `count` have keys. */
-portion join_warps(const shared_memory &s, int32_t count, int row, int c) {
-    portion x = {{}, -INFINITE, 0, {}};
-#pragma unroll 8
-    for (int i = 0; i < count; i++)
-        x.m = fmaxf(x.m, s.warp_ml[i][row][0]);
-#pragma unroll 4
-    for (int i = 0; i < count; i++) {
-        const float own = s.warp_ml[i][row][0];
-        const float weight = own == -INFINITE ? 0.0f : exp2_fast(own - x.m);
-        const float4 part = *reinterpret_cast<const float4 *>(&s.hand[i][row][c]);
-        x.l = fmaf(s.warp_ml[i][row][1], weight, x.l);
-        x.sum[0] = fmaf(part.x, weight, x.sum[0]);
-        x.sum[1] = fmaf(part.y, weight, x.sum[1]);
-        x.sum[2] = fmaf(part.z, weight, x.sum[2]);
-        x.sum[3] = fmaf(part.w, weight, x.sum[3]);
-    }
-    return x;
-}
-
-/* The same over the blocks of the cluster, of what they have sent. */
-portion join_blocks(const shared_memory &s, int32_t each) {
-    portion got[CLUSTER], x = {{}, -INFINITE, 0, {}};
-#pragma unroll
-    for (int i = 0; i < CLUSTER; i++) {
-        got[i] = s.got[i * each + threadIdx.x];
-        x.m = fmaxf(x.m, got[i].m);
-    }
-#pragma unroll
-    for (int i = 0; i < CLUSTER; i++) {
-        const float weight = got[i].m == -INFINITE ? 0.0f : exp2_fast(got[i].m - x.m);
-        x.l = fmaf(got[i].l, weight, x.l);
-#pragma unroll
-        for (int c = 0; c < 4; c++)
-            x.sum[c] = fmaf(got[i].sum[c], weight, x.sum[c]);
-    }
-    return x;
+    const int warp = threadIdx.x / 32;
+    leave_rows(rows, r, s.warp_ml[warp],
+               [&](int row, int column) -> void * { return &s.hand[warp][row][column]; });
 }
 
 /* Each block has a part of the rows, and is sent what the others have of it. */
@@ -234,24 +176,16 @@ void write_rows(const params &p, int32_t rows, shared_memory &s) {
     cluster_wait<CLUSTER>(); /* all have begun */
 #pragma unroll 1
     for (int32_t at = threadIdx.x; at < rows * FOURS; at += THREADS) {
-        const portion x = join_warps(s, count, at / FOURS, at % FOURS * 4);
-        if constexpr (CLUSTER == 1) {
-            put_out(finish(p, w, at / FOURS, x.m, x.l, at % FOURS == 0), at % FOURS * 4, x.sum);
-        } else {
-            const auto *from = reinterpret_cast<const two_words *>(&x);
-            auto *to = reinterpret_cast<two_words *>(&s.got[own * each + at % each]);
-            store_peer<CLUSTER>(to, at / each, from[0]);
-            store_peer<CLUSTER>(to + 1, at / each, from[1]);
-        }
+        const int row = at / FOURS, c = at % FOURS * 4;
+        const portion x = join_warps(s.warp_ml, count, row,
+                                     [&](int i) -> const void * { return &s.hand[i][row][c]; });
+        if constexpr (CLUSTER == 1)
+            put_out(finish(p, w, row, x.m, x.l, c == 0), c, x.sum);
+        else
+            send_portion(s, own, each, at, x);
     }
-    if constexpr (CLUSTER > 1) {
-        cluster_sync<CLUSTER>();
-        if ((int32_t)threadIdx.x >= each)
-            return;
-        const portion x = join_blocks(s, each);
-        const int32_t at = own * each + (int32_t)threadIdx.x, column = at % FOURS * 4;
-        put_out(finish(p, w, at / FOURS, x.m, x.l, column == 0), column, x.sum);
-    }
+    if constexpr (CLUSTER > 1)
+        put_portions(p, w, s, own, each);
 }
 
 /* The list of pages may be the previous kernel's work: what is read before its end is a guess, kept

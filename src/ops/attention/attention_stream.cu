@@ -30,9 +30,9 @@ constexpr int64_t QT = SPEC_QT;       /* F16, BF16; with 8-bit keys F8_E4M3FN, F
 constexpr int64_t KT = SPEC_KT;       /* the same as QT, or 8-bit */
 constexpr int64_t OT = SPEC_OT;       /* F16, BF16, F32, F8_E4M3FN, F8_E5M2 */
 constexpr int D_QK = SPEC_D;          /* 64, 128; of 8 bits 128 */
-constexpr int BOX = SPEC_BOX;         /* 16, of 8 bits 32 */
-constexpr int WARPS = SPEC_WARPS;     /* 8, 16 */
-constexpr int SLOTS = SPEC_SLOTS;     /* 1 to 3 */
+constexpr int BOX = SPEC_BOX;         /* 16, of 8 bits 32 too */
+constexpr int WARPS = SPEC_WARPS;     /* 8, 12, 16 */
+constexpr int SLOTS = SPEC_SLOTS;     /* 1, 2 */
 constexpr int CLUSTER = SPEC_CLUSTER; /* 1 to 16 */
 constexpr int FLAGS = SPEC_FLAGS;
 constexpr bool PAGED = true;
@@ -44,14 +44,7 @@ constexpr bool SPECIAL = false, RULED = false, V_PAGES = false, VARIANT = false,
 constexpr bool ALONE = CLUSTER > 1; /* a block has one item */
 static_assert(CLUSTER >= 1 && CLUSTER <= 16 && (CLUSTER & (CLUSTER - 1)) == 0, "of a cluster");
 
-using q_elem = element<QT>::type;
-using kv_elem = element<KT>::type;
-using out_elem = element<OT>::type;
-/* The type of the products, see attention.cu. */
-template <bool BRAIN> struct choose { using type = f16; };
-template <> struct choose<true> { using type = bf16; };
-constexpr bool FITTED = QT == BF16 && sizeof(kv_elem) == 1;
-using half = choose<QT == BF16 && !FITTED>::type;
+#include "ops/attention/attention_types.cuh"
 
 constexpr int KV_BYTES = sizeof(kv_elem);
 constexpr bool SHARED_ROWS = true, OWN_TILES = true, BENT = CAPPED || ALIBI;
@@ -70,17 +63,12 @@ static_assert(BOX == 16 || BOX == KEYS, "of a page");
 #include "ops/attention/attention_device.cuh"
 #include "ops/attention/attention_tile.cuh"
 
+#include "ops/attention/attention_join.cuh"
+
 constexpr int UNIT_K = KEYS * D_QK * KV_BYTES, UNIT = 2 * UNIT_K;
 constexpr int BOXES = KEYS / BOX, BOX_BYTES = BOX * D_QK * KV_BYTES;
 constexpr int STEP = WARPS * KEYS; /* keys from a warp's unit to its next */
-constexpr int FOURS = D_VO / 4;    /* of a row of the result, a thread each */
 static_assert(UNIT >= ROWS * D_VO * (int)sizeof(float), "a unit's place holds a warp's sums");
-
-/* What a block has, or sends, of four columns of a row. */
-struct alignas(16) portion {
-    float sum[4];
-    float m, l, unused[2];
-};
 
 struct shared_memory {
     alignas(1024) unsigned char ring[WARPS][SLOTS][UNIT]; /* keys, then values */
@@ -118,43 +106,15 @@ void hand_over(int32_t rows, const rows_state &r, shared_memory &s, int slot) {
     __syncwarp(); /* all lanes are done with it */
     if (lane_of() == 0)
         s.hand[warp_of()] = slot;
-#pragma unroll
-    for (int i = 0; i < 2; i++) {
-        const int row = lane_of() / 4 + 8 * i;
-        const float l = lanes_sum<4>(r.l[0][i]);
-        if (lane_of() % 4 == 0) {
-            s.warp_ml[warp_of()][row][0] = r.m[0][i];
-            s.warp_ml[warp_of()][row][1] = l;
-        }
-        if (row >= rows)
-            continue;
-#pragma unroll
-        for (int j = 0; j < DV / 8; j++) {
-            const float2_t x = pair_of(r, 0, i, j);
-            *reinterpret_cast<float2 *>(to + hand_spot(row, column_of(j))) = {x.x, x.y};
-        }
-    }
+    leave_rows(rows, r, s.warp_ml[warp_of()],
+               [&](int row, int column) -> void * { return to + hand_spot(row, column); });
 }
 
 /* Four columns of a row over all warps, of which `count` have keys. */
-portion join_warps(const shared_memory &s, int32_t count, int row, int c) {
-    portion x = {{}, -INFINITE, 0, {}};
-#pragma unroll 8
-    for (int i = 0; i < count; i++)
-        x.m = fmaxf(x.m, s.warp_ml[i][row][0]);
-#pragma unroll 4
-    for (int i = 0; i < count; i++) {
-        const float own = s.warp_ml[i][row][0];
-        const float weight = own == -INFINITE ? 0.0f : exp2_fast(own - x.m);
-        const float4 part =
-            *reinterpret_cast<const float4 *>(s.ring[i][s.hand[i]] + hand_spot(row, c));
-        x.l = fmaf(s.warp_ml[i][row][1], weight, x.l);
-        x.sum[0] = fmaf(part.x, weight, x.sum[0]);
-        x.sum[1] = fmaf(part.y, weight, x.sum[1]);
-        x.sum[2] = fmaf(part.z, weight, x.sum[2]);
-        x.sum[3] = fmaf(part.w, weight, x.sum[3]);
-    }
-    return x;
+portion join_rows(const shared_memory &s, int32_t count, int row, int c) {
+    return join_warps(s.warp_ml, count, row, [&](int i) -> const void * {
+        return s.ring[i][s.hand[i]] + hand_spot(row, c);
+    });
 }
 
 /* Joins the pieces of a tile. Of few rows a half of the threads takes every second slot. */
@@ -222,7 +182,7 @@ void write_rows(const params &p, const work &w, int32_t rows, shared_memory &s) 
 #pragma unroll 1
     for (int32_t at = threadIdx.x; at < rows * FOURS; at += THREADS) {
         const int32_t row = at / FOURS, c = at % FOURS * 4;
-        const portion x = join_warps(s, count, row, c);
+        const portion x = join_rows(s, count, row, c);
         if (w.slot < 0) {
             put_out(finish(p, w, row, x.m, x.l, c == 0), c, x.sum);
             continue;
@@ -244,32 +204,9 @@ void write_cluster_rows(const params &p, const work &w, int32_t rows, shared_mem
     const int own = cluster_rank<CLUSTER>();
     cluster_wait<CLUSTER>(); /* all have begun */
 #pragma unroll 1
-    for (int32_t at = threadIdx.x; at < rows * FOURS; at += THREADS) {
-        const portion x = join_warps(s, count, at / FOURS, at % FOURS * 4);
-        const auto *from = reinterpret_cast<const two_words *>(&x);
-        auto *to = reinterpret_cast<two_words *>(&s.got[own * each + at % each]);
-        store_peer<CLUSTER>(to, at / each, from[0]);
-        store_peer<CLUSTER>(to + 1, at / each, from[1]);
-    }
-    cluster_sync<CLUSTER>();
-    if ((int32_t)threadIdx.x >= each)
-        return;
-    portion got[CLUSTER], x = {{}, -INFINITE, 0, {}};
-#pragma unroll
-    for (int i = 0; i < CLUSTER; i++) {
-        got[i] = s.got[i * each + threadIdx.x];
-        x.m = fmaxf(x.m, got[i].m);
-    }
-#pragma unroll
-    for (int i = 0; i < CLUSTER; i++) {
-        const float weight = got[i].m == -INFINITE ? 0.0f : exp2_fast(got[i].m - x.m);
-        x.l = fmaf(got[i].l, weight, x.l);
-#pragma unroll
-        for (int c = 0; c < 4; c++)
-            x.sum[c] = fmaf(got[i].sum[c], weight, x.sum[c]);
-    }
-    const int32_t at = own * each + (int32_t)threadIdx.x, column = at % FOURS * 4;
-    put_out(finish(p, w, at / FOURS, x.m, x.l, column == 0), column, x.sum);
+    for (int32_t at = threadIdx.x; at < rows * FOURS; at += THREADS)
+        send_portion(s, own, each, at, join_rows(s, count, at / FOURS, at % FOURS * 4));
+    put_portions(p, w, s, own, each);
 }
 
 /* ---- items ------------------------------------------------------------------------------------
